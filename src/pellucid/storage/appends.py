@@ -6,6 +6,8 @@ The rules:
   validated its envelopes (`expected_head`), and the version of the settings and participants (`version`). If one of the
   two has changed, nothing is appended and the writer gets an `AppendConflict`: it reads the new envelopes, validates
   again, and tries again.
+* A writer may name ids that must be new in the space (`new_ids`). They are looked up in the same transaction, which
+  costs less than a query before it.
 * This is decided under a lock on the row of the space, in the transaction that appends. Of two concurrent writers, in
   one process or in two, one is first and the other gets the conflict. One transaction may contain several appends to
   one space.
@@ -22,9 +24,9 @@ import msgspec
 import sqlalchemy as sa
 
 from ..record import Recording
-from . import record_write, search, space_rows, tables
+from . import record_write, search, space_log, space_rows, tables
 from .envelopes import INSERT, INSERT_LINKS, StoredEnvelope, link_rows, read_note, row_of, search_text
-from .errors import AppendConflict, SpaceNotFound
+from .errors import AppendConflict, IdsExist, SpaceNotFound
 from .names import check_names
 from .record_write import ENVELOPE
 from .space_rows import StoredParticipant, space_params
@@ -50,6 +52,8 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     envelopes: Sequence[StoredEnvelope]
     """Their sequence numbers begin with `expected_head` + 1. If empty, only the snapshot is stored, if the head is
     unchanged."""
+    new_ids: Sequence[str] = ()
+    """Ids of the envelopes that must not be in the log. If any is, nothing is appended, and the error is `IdsExist`."""
     state: bytes | None = None
     """Snapshot of the state after the last envelope."""
     participants: Sequence[StoredParticipant] = ()
@@ -113,7 +117,7 @@ def prepare(append: Append, recording: Recording, time_ms: int) -> PreparedAppen
     return PreparedAppend(append, rows, texts, link_rows(owner, space, envelopes), recording, time_ms)
 
 
-AppendResult: TypeAlias = SpaceHead | AppendConflict | SpaceNotFound
+AppendResult: TypeAlias = SpaceHead | AppendConflict | IdsExist | SpaceNotFound
 
 
 class _Position(NamedTuple):
@@ -145,6 +149,10 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
             results.append(SpaceNotFound(space))
         elif (position.head, position.version) != (prepared.append.expected_head, prepared.append.version):
             results.append(AppendConflict(position.head, position.version))
+        elif prepared.append.new_ids and (
+            ids := (yield from space_log.existing_ids({**space_params(owner, space), "ids": prepared.append.new_ids}))
+        ):
+            results.append(IdsExist(ids))
         else:
             latest = position.latest
             for row in prepared.rows:

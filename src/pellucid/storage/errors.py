@@ -118,6 +118,17 @@ class SpaceNotFound(RequestError):
         super().__init__(message, kind="not_found", code="space_not_found", param="space")
 
 
+class IdsExist(PellucidError):
+    """Ids that were to be new are in the log of the space already: `ids`. Nothing was appended.
+
+    The writer looks up whose they are and tries again. No client gets this error.
+    """
+
+    def __init__(self, ids: frozenset[str]) -> None:
+        super().__init__(ErrorInfo("conflict", "some of these ids are in the space already", code="id_conflict"))
+        self.ids = ids
+
+
 class AppendConflict(PellucidError):
     """Another writer appended to the space or changed it. `head` and `version` are its current ones.
 

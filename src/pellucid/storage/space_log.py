@@ -125,14 +125,21 @@ def first_seq_since(params: Params) -> Operation[int]:
 
 def existing_names(params: Params) -> Operation[NameSet]:
     """Return those ids and paths of `name_set` that exist in a space."""
-    existing: list[frozenset[str]] = []
-    for statement, names in (_EXISTING_IDS, params["name_set"].ids), (_EXISTING_PATHS, params["name_set"].paths):
-        storable_names = list(filter(is_storable, names))
-        rows: Sequence[Row] = ()
-        if storable_names:
-            rows = yield Execute(statement, {**params, "names": json_text(storable_names)})
-        existing.append(frozenset(row[0] for row in rows))
-    return NameSet(*existing)
+    ids = yield from existing_ids({**params, "ids": params["name_set"].ids})
+    return NameSet(ids, (yield from _existing(_EXISTING_PATHS, params, params["name_set"].paths)))
+
+
+def existing_ids(params: Params) -> Operation[frozenset[str]]:
+    """Return those of `ids` that envelopes of a space have."""
+    return (yield from _existing(_EXISTING_IDS, params, params["ids"]))
+
+
+def _existing(statement: Statement, params: Params, names: Iterable[str]) -> Operation[frozenset[str]]:
+    storable_names = list(filter(is_storable, names))
+    if not storable_names:
+        return frozenset()
+    rows = yield Execute(statement, {**params, "names": json_text(storable_names)})
+    return frozenset(row[0] for row in rows)
 
 
 # ---------------------------------------------------------------------------------------------- pages

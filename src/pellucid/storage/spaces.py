@@ -137,6 +137,7 @@ class Spaces(StoreOperations):
 
         Raises:
             AppendConflict: If the space has another head or version (its `.head` and `.version`). Nothing was appended.
+            IdsExist: If one of `new_ids` is in the log. Nothing was appended.
             SpaceNotFound: If the space does not exist.
             StoreError: If the database failed. Then it is not known whether the envelopes were appended; the caller
                 must read the head and the new envelopes.

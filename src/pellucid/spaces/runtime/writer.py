@@ -41,7 +41,7 @@ from ...envelopes.grants import ParticipantInvited, RightsChange
 from ...envelopes.reasoning import NameSet
 from ...errors import ErrorInfo, PellucidError
 from ...storage import Append, AppendConflict, SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant
-from ...storage.errors import StoreUnavailable
+from ...storage.errors import IdsExist, StoreUnavailable
 from ...telemetry import error_location, log
 from ...unicode import truncate
 from .ids import digest_of, new_id, new_token
@@ -173,6 +173,10 @@ class WriteBatch:
         self.stored: list[StoredEnvelope] = []
         self.changes: list[tuple[RightsChange, ...]] = []
         self.invited: list[StoredParticipant] = []
+        self.new_ids: list[str] = []
+        """Ids that senders chose for what was accepted, which must not be in the log."""
+        self.refused_ids: list[str] = []
+        """The same of what was refused. If one is in the log, that counts, and not the other reason."""
         self.has_refusals = False
         """Whether something was refused that might be accepted after envelopes of other replicas."""
 
@@ -203,6 +207,7 @@ class WriteBatch:
                 self._results.append((request, WriteResult()))
                 continue
             key = (envelope.sender, envelope.id)
+            old = None
             if request.has_sender_id:
                 old = new.get(key) or live.recent.get(*key) or earlier.get(key)
                 if old is not None and _is_resend(old.envelope, envelope, request.has_sender_ts):
@@ -213,8 +218,11 @@ class WriteBatch:
                     self._results.append((request, WriteResult(error=PellucidError(_taken_id_error(envelope.id)))))
                     self.has_refusals = True
                     continue
+            is_new_id = request.has_sender_id and old is None
             stored, result = self._accept(envelope, known, request.redacted, request.address)
             self._results.append((request, result))
+            if is_new_id:
+                (self.refused_ids if stored is None else self.new_ids).append(envelope.id)
             if stored is not None:
                 new[key] = stored
                 for notice in self._state.talk_notices(stored):
@@ -339,6 +347,8 @@ class Writer:
         self._clock = clock
         self._may_be_behind = True
         """Whether the log may have more than is known here."""
+        self._taken_ids: frozenset[str] = frozenset()
+        """Ids of the current batch that are in the log already, according to the store."""
 
     async def run(self) -> None:
         """Write batches until cancelled."""
@@ -361,6 +371,7 @@ class Writer:
                 raise
 
     async def _write(self, requests: list[WriteRequest]) -> None:
+        self._taken_ids = frozenset()
         while True:
             async with self._lease.acquire():
                 if self._may_be_behind or self._lease.is_contended:
@@ -369,6 +380,10 @@ class Writer:
                 known = await self._known_names(requests)
                 earlier = await self._earlier_envelopes(requests, known)
                 batch.judge(requests, self.configuration, known, earlier, self.live)
+                if batch.refused_ids and (taken := await self._existing(NameSet(frozenset(batch.refused_ids)))).ids:
+                    self._roll_back()
+                    self._taken_ids |= taken.ids
+                    continue
                 if not batch.stored:
                     if batch.has_refusals and await self._is_behind():
                         self._may_be_behind = True
@@ -392,11 +407,16 @@ class Writer:
             expected_head=expected,
             version=self.configuration.version,
             envelopes=batch.stored,
+            new_ids=batch.new_ids,
             state=dump,
             participants=batch.invited,
         )
         try:
             await self._spaces.append(append)
+        except IdsExist as error:
+            self._roll_back()
+            self._taken_ids |= error.ids
+            return False
         except AppendConflict:
             self._roll_back()
             self._lease.mark_contended()
@@ -485,6 +505,10 @@ class Writer:
     # --- lookups in the history
 
     async def _known_names(self, requests: list[WriteRequest]) -> NameSet:
+        """Return which of the names that only the history knows are in it.
+
+        The id of an envelope itself is usually new, so it is looked up when it is appended (`WriteBatch.new_ids`).
+        """
         ids: set[str] = set()
         paths: set[str] = set()
         for request in requests:
@@ -493,13 +517,13 @@ class Writer:
                 names = self.live.state.lifecycle.unknown_names(envelope)
                 ids |= names.ids
                 paths |= names.paths
-                if request.has_sender_id and not self.live.state.knows(envelope.id):
-                    ids.add(envelope.id)
         if not ids and not paths:
-            return NameSet()
-        return await self._spaces.existing_names(
-            self.configuration.owner, self.configuration.name, NameSet(frozenset(ids), frozenset(paths))
-        )
+            return NameSet(self._taken_ids)
+        known = await self._existing(NameSet(frozenset(ids), frozenset(paths)))
+        return NameSet(known.ids | self._taken_ids, known.paths)
+
+    async def _existing(self, names: NameSet) -> NameSet:
+        return await self._spaces.existing_names(self.configuration.owner, self.configuration.name, names)
 
     async def _earlier_envelopes(
         self, requests: list[WriteRequest], known: NameSet
