@@ -1,4 +1,4 @@
-"""Measure a space with a million envelopes: appending, reading and searching.
+"""Measure a space with a million envelopes: appending, reading, searching, and opening.
 
     .venv/bin/python bench/spaces_store.py [--envelopes 1000000] [--url URL] [--file FILE] [--postgres]
 
@@ -29,6 +29,8 @@ sys.path[:0] = [str(ROOT)]
 
 from pellucid.envelopes import Envelope  # noqa: E402
 from pellucid.envelopes.reasoning import ContextPlace, NameSet  # noqa: E402
+from pellucid.relay import open_relay  # noqa: E402
+from pellucid.spaces.runtime.space_manager import SpaceManager  # noqa: E402
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store  # noqa: E402
 from tests.service_postgres import postgres  # noqa: E402
 
@@ -37,6 +39,7 @@ BATCH = 500
 TIMES = 31
 TARGET = 50.0
 APPEND_TARGET = 20.0
+OPENINGS, OPENING_TARGET = 9, 100.0
 
 COMMON = """
 the of and to in is that it was for on are as with they be at one have this from or had by hot but some what
@@ -177,6 +180,24 @@ async def appends(store: Store) -> None:
     print(f"  append of 50: {statistics.median(used):.2f} ms of CPU, {statistics.median(took):.2f} ms of waiting")
 
 
+async def openings(store: Store) -> None:
+    """The first opening finds no snapshot, because the envelopes were written without one."""
+    relay = await open_relay(None)
+    spent = []
+    try:
+        for _ in range(1 + OPENINGS):
+            spaces = SpaceManager(store, relay)
+            begun = time.perf_counter()
+            await spaces.space(NAME)
+            spent.append((time.perf_counter() - begun) * 1000)
+            await spaces.aclose()
+    finally:
+        await relay.aclose()
+    rest = spent[1:]
+    note = "" if statistics.median(rest) < OPENING_TARGET else "   <-- over the target"
+    print(f"  open: {spent[0]:.0f} ms first; then {statistics.median(rest):.1f} ms, at most {max(rest):.1f} ms{note}")
+
+
 async def look(store: Store) -> bool:
     spaces = store.spaces
     head = await spaces.head(OWNER, NAME)
@@ -260,6 +281,7 @@ async def main(options: argparse.Namespace) -> int:
     async with opened(options) as store:
         await fill(store, options.envelopes)
         await appends(store)
+        await openings(store)
         return 0 if await look(store) else 1
 
 
