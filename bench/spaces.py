@@ -83,7 +83,7 @@ class Sample(NamedTuple):
     p99_ms: float
     lost: int
     kib: float
-    """Resident memory of the server, per participant: after all are connected, minus that of the idle server."""
+    """Resident memory per participant: when all are connected, minus that of the server when one was."""
     welcome_bytes: int
     """Size of the largest first frame."""
 
@@ -169,15 +169,15 @@ async def play(scenario: Scenario, port: int, doors: list[list[Door]], pid: int,
         await asyncio.wait_for(reader.open, START_SECONDS)
         return reader
 
-    await asyncio.sleep(SETTLE_SECONDS)  # after it listens, the gateway reads its page
-    idle_kib = processes.resident_kib(pid)
-    readers: list[Reader] = []
     all_doors = [door for of_space in doors for door in of_space]
-    for start in range(0, len(all_doors), CONNECTING_AT_ONCE):
+    readers = [await connect(0, all_doors[0])]
+    await asyncio.sleep(SETTLE_SECONDS)
+    warm_kib = processes.resident_kib(pid)
+    for start in range(1, len(all_doors), CONNECTING_AT_ONCE):
         some = all_doors[start : start + CONNECTING_AT_ONCE]
         readers += await asyncio.gather(*(connect(start + n, door) for n, door in enumerate(some)))
     await asyncio.sleep(SETTLE_SECONDS)
-    kib = (processes.resident_kib(pid) - idle_kib) / scenario.connections
+    kib = (processes.resident_kib(pid) - warm_kib) / (scenario.connections - 1)
     senders = readers[:: scenario.participants]
     contexts = [f"start-{number}-{time.time_ns()}" for number in range(len(senders))]
     for sender, context in zip(senders, contexts, strict=True):
