@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import live_state, settings
 from pellucid.spaces.runtime.live_state import load_state
+from pellucid.spaces.runtime.provisioning import create_space
 from pellucid.spaces.runtime.space_manager import SpaceManager
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import Append, Spaces
 from tests.examples import costly
-from tests.spaces.space_kit import OWNER, QUICK, chat, create_space, join_space, opened, whole_log
+from tests.spaces.space_kit import OWNER, QUICK, chat, join_space, opened, whole_log
 from tests.spaces.test_space_properties import envelopes, names, play_script, steps
 from tests.spaces.test_space_runtime import UNLIMITED
 from tests.waiting import eventually
