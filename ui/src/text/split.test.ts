@@ -58,7 +58,7 @@ describe("blocks", () => {
   it("of long lists, tables and quotes are short, and the same however the text is split", () => {
     const runs = fc.constantFrom(
       ["- item\n", 260], ["- item\n\n", 120], ["1. a longer item, with `code`\n", 150], ["* x\n  - y\n", 300], ["- a\n  ```\n  x\n  ```\n", 90],
-      ["  - inner\n", 2_000], ["> quoted\n", 2_200], ["| 1 | 2 |\n", 500], ["| 1 | 2 |\n", 3], ["word\n", 20], ["- ", 1], ["-", 3], ["1", 2],
+      ["  - inner\n", 2_000], ["> quoted\n", 2_200], [`| a | b |\n|---|---|\n${"| 1 | 2 |\n".repeat(500)}`, 1], ["| 1 | 2 |\n", 3], ["word\n", 20], ["- ", 1], ["-", 3], ["1", 2],
       ["| a | b |\n|---|---|\n", 1], ["\n", 2], ["[a]: https://a.example\n", 1], ["### Title\n", 1], ["---\n", 1], ["|", 2],
     )
     const long = fc.array(runs, { minLength: 1, maxLength: 8 }).map((all) => all.map(([text, times]) => `${text}`.repeat(times as number)).join(""))
