@@ -141,7 +141,7 @@ def test_a_default_is_chosen_and_a_deleted_model_is_named(
     expect(tab.element("make-default")).to_have_count(0)
     page.keyboard.press("Escape")
 
-    # It goes while the page is open: nothing is sent to another one before somebody chooses it.
+    # It goes while the page is open: nothing is sent to another one before the reader chooses it.
     without_models.request("DELETE", "/api/connections/two")
     note = tab.element("lost-model")
     expect(note).to_contain_text("second-model is not available here any more.")

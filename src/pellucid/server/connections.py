@@ -278,7 +278,7 @@ class ConnectionFile:
         return connection_policy(self._config, connection)
 
     async def addresses_to_agree_to(self, connection: Connection) -> list[str]:
-        """Return the addresses of an own network that a connection needs, and to which nobody has agreed yet."""
+        """Return the addresses of an own network that a connection needs, and to which no operator has agreed yet."""
         host = urlsplit(self.url_of(connection)).hostname if self._address_mistake(connection) is None else None
         if not host:
             return []
