@@ -6,6 +6,7 @@
 # make test-newest  the same, with the newest ones
 # make lock   write requirements.lock (for containers) and constraints-lowest.txt, after a change of dependencies
 # make golden  this checkout against an older version, to the byte (CONTRIBUTING.md)
+# make dist   build the source distribution, and from it the wheel, into dist/
 # make check  formatting, lint, types, layers, unused code, names, the documentation's Python
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
 # make check-page  its types and tests, and whether what is committed is what ui/ builds
@@ -34,7 +35,7 @@ DEPENDENCY_TESTS := tests/test_dependencies.py tests/server/test_uvicorn_adapter
 	tests/relay/test_logs.py tests/storage/test_storage_migrations.py tests/storage/test_storage_writing.py \
 	tests/tools/test_mcp.py tests/upstream/test_push.py
 
-.PHONY: run test test-all test-lowest test-newest lock coverage golden check format bench bench-peers clean page \
+.PHONY: run test test-all test-lowest test-newest lock coverage golden dist check format bench bench-peers clean page \
 	check-page check-style check-types check-layers check-unused check-names check-docs
 .DEFAULT_GOAL := run
 
@@ -80,6 +81,10 @@ coverage: .venv/all
 
 golden: .venv/dev
 	$(BIN)/python tools/golden.py
+
+dist: .venv/dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
 # The types take longest, and one processor: with `make -j2`, the other checks run at the same time.
 CHECKS := check-style check-types check-layers check-unused check-names check-docs

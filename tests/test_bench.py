@@ -16,8 +16,6 @@ import pytest
 BENCH = Path(__file__).parents[1] / "bench"
 MODULES = ("checkout", "environment", "processes", "report", "routes", "sampling", "scenarios", "targets")
 
-pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="needs bench/, which the sdist does not have")
-
 
 class Bench:
     """The modules of the bench, which import each other as scripts do."""
