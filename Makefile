@@ -4,7 +4,7 @@
 # make coverage  all tests, with the lines and branches that they reach, by package
 # make test-lowest  what dependencies are used for, with the lowest versions that pyproject.toml allows
 # make test-newest  the same, with the newest ones
-# make lock   write requirements.lock (for containers) and constraints-lowest.txt, after a change of dependencies
+# make lock   write the files of versions for containers and for test-lowest, after a change of dependencies
 # make golden  this checkout against an older version, to the byte (CONTRIBUTING.md)
 # make dist   build the source distribution, and from it the wheel, into dist/
 # make check  formatting, lint, types, layers, unused code, names, the documentation's Python
@@ -65,6 +65,9 @@ lock: .venv/created
 	$(BIN)/uv pip compile --quiet --upgrade --constraints constraints.txt --python-version 3.13 --python-platform linux \
 		--extra postgres --extra redis --extra mcp --extra otel --extra bedrock --generate-hashes \
 		--no-annotate --no-header pyproject.toml --output-file requirements.lock
+	echo hatchling | \
+	$(BIN)/uv pip compile --quiet --upgrade --constraints constraints.txt --python-version 3.13 --python-platform linux \
+		--generate-hashes --no-annotate --no-header - --output-file deploy/requirements-build.lock
 	grep -E '^(hypothesis|openai|pytest|pytest-timeout|pytest-xdist)==' constraints.txt | \
 	$(BIN)/uv pip compile --quiet --upgrade --resolution lowest-direct --python-version 3.11 --python-platform linux \
 		--extra postgres --extra redis --extra mcp --extra otel --extra bedrock --extra pydantic-ai --extra langgraph \
