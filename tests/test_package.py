@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from packaging.metadata import Metadata
 from pellucid.version import __version__
 from tests.scripted import Upstream, say
 from tools.package_metadata import long_description, project_urls
+from tools.release import ReleaseError, notes, prepare
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://example.org/house/pellucid"
@@ -56,6 +58,21 @@ def test_the_readme_has_no_link_that_works_only_in_the_repository() -> None:
         targets = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", re.sub(r"```.*?```", "", text, flags=re.S))
         assert all(re.match(r"https?://|#", one or other) for one, other in targets), targets
     assert all(url.startswith("https://") for url in [*project_urls("").values(), *project_urls(REPOSITORY).values()])
+
+
+def test_a_release_has_its_version_and_its_part_of_the_changelog(tmp_path: Path) -> None:
+    (tmp_path / "src/pellucid").mkdir(parents=True)
+    (tmp_path / "src/pellucid/version.py").write_text('"""The version."""\n\n__version__ = "0.1.0"\n')
+    changelog = tmp_path / "CHANGELOG.md"
+    changelog.write_text("# Changelog\n\n## Unreleased\n\n### Added\n\n- A thing.\n\n## 0.1.0 (2026-01-01)\n\n- All.\n")
+    prepare(tmp_path, "0.2.0", date(2026, 12, 1))
+    assert notes(tmp_path, "0.2.0") == "### Added\n\n- A thing.\n"
+    assert changelog.read_text().startswith("# Changelog\n\n## Unreleased\n\n## 0.2.0 (2026-12-01)\n\n### Added\n")
+    for version in ("0.2.0", "0.3.0", "new"):  # it exists; nothing is unreleased; not a version
+        with pytest.raises(ReleaseError):
+            prepare(tmp_path, version, date(2026, 12, 2))
+    with pytest.raises(ReleaseError, match=r"has the version 0\.2\.0"):
+        notes(tmp_path, "0.1.0")
 
 
 class Built(NamedTuple):
