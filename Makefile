@@ -6,6 +6,7 @@
 # make test-newest  the same, with the newest ones
 # make lock   write the files of versions for containers and for test-lowest, after a change of dependencies
 # make golden  this checkout against an older version, to the byte (CONTRIBUTING.md)
+# make docs   build the documentation as a site, into build/site, with every link checked
 # make dist   build the source distribution, and from it the wheel, into dist/
 # make check  formatting, lint, types, layers, unused code, names, the documentation's Python
 # make page   build the chat page from ui/ into the package (it is committed: to run it takes no Node)
@@ -35,7 +36,7 @@ DEPENDENCY_TESTS := tests/test_dependencies.py tests/server/test_uvicorn_adapter
 	tests/relay/test_logs.py tests/storage/test_storage_migrations.py tests/storage/test_storage_writing.py \
 	tests/tools/test_mcp.py tests/upstream/test_push.py
 
-.PHONY: run test test-all test-lowest test-newest lock coverage golden dist check format bench bench-peers clean page \
+.PHONY: run test test-all test-lowest test-newest lock coverage golden dist docs check format bench bench-peers clean page \
 	check-page check-style check-types check-layers check-unused check-names check-docs
 .DEFAULT_GOAL := run
 
@@ -84,6 +85,9 @@ coverage: .venv/all
 
 golden: .venv/dev
 	$(BIN)/python tools/golden.py
+
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 dist: .venv/dev
 	rm -rf dist
@@ -151,6 +155,10 @@ clean:
 .venv/dev: .venv/created pyproject.toml constraints.txt
 	@echo "Installing what the tests need …"
 	$(PIP) -e '.[dev]'
+	@touch $@
+
+.venv/docs: .venv/dev
+	$(PIP) -e '.[docs]'
 	@touch $@
 
 .venv/all: .venv/dev .venv/node

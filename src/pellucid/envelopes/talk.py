@@ -49,8 +49,11 @@ class TalkLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The limits of a space, or of a context. None: no limit."""
 
     turns: int | None = None
+    """Messages of agents in succession."""
     seconds: float | None = None
+    """Time since a person took part."""
     tokens: int | None = None
+    """Tokens that agents reported."""
 
 
 class TalkCount(msgspec.Struct, kw_only=True, omit_defaults=True):

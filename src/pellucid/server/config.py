@@ -42,12 +42,15 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[server]`: the address, and limits of requests."""
 
     host: str = "127.0.0.1"
+    """The address to listen at. Other machines can reach one that is not loopback, so it needs `[access]`."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080
     """0: any free port."""
     workers: Count = 1
+    """Processes. More than one need a relay."""
     allow_unauthenticated: bool = False
     """Whether to listen at an address that other machines can reach, without requiring credentials."""
     max_body_bytes: Count = 32 * 1024 * 1024
+    """Maximum size of a request's body."""
     max_memory_bytes: Annotated[int, Meta(ge=0)] | None = None
     """Resident memory of a process above which it accepts no new work; by default a share of what the machine or the
     container has (`server.memory`). 0: no limit."""
@@ -85,9 +88,13 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: str | None = None
     """The profile; by default the one with the provider's name."""
     base_url: str | None = None
+    """Its address; by default the usual one of the profile."""
     api_key_env: str | None = None
+    """The environment variable that holds its key; by default the usual one of the profile."""
     account: str | None = None
+    """Distinguishes accounts at one provider: none gets the opaque reasoning of another."""
     headers: dict[str, str] = {}
+    """Headers of each request to it."""
     models: list[str] | None = None
     """The models that it serves. None: any that a request names; an empty list: those of `[models]` only. One with `*`
     permits names after `PROVIDER:`."""
@@ -107,6 +114,7 @@ class DeploymentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[[models.NAME.deployments]]`: one of several models that serve a public name."""
 
     provider: str
+    """The provider, by its name in `[providers]`."""
     model: str | None = None
     """The provider's name for it; by default the public name."""
     order: int = 1
@@ -114,8 +122,11 @@ class DeploymentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
     """Its share of the calls, relative to others of its order."""
     settings: ModelSettings = {}
+    """Settings of each call, after those of the model."""
     requests_per_minute: Count | None = None
+    """Maximum of calls a minute. None: no limit, here and below."""
     tokens_per_minute: Count | None = None
+    """Maximum of input and output tokens a minute."""
     streams: Count | None = None
     """Maximum of concurrent calls."""
     prices: Prices | None = None
@@ -126,6 +137,7 @@ class FallbacksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[models.NAME.fallbacks]`: the public names of models that answer instead, by the cause."""
 
     rate_limit: list[str] = []
+    """The provider refuses because of too many requests."""
     down: list[str] = []
     """No answer, or an error of the provider."""
     context_length: list[str] = []
@@ -147,6 +159,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_thoughts: bool = False
     """Whether another deployment is called if one fails after thoughts alone, which then stay as incomplete."""
     settings: ModelSettings = {}
+    """Settings of each call, unless the request has them."""
     view: View = "raw"
     """The fullest view that anyone gets of its reasoning."""
     context: Count | None = None
@@ -161,10 +174,13 @@ class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool | None = None
     """By default it is enabled when no provider is configured."""
     model: str | None = None
+    """A model of the catalogue (`pellucid models`)."""
     path: str | None = None
     """A weight file, instead of a model of the catalogue."""
     threads: Count | None = None
+    """Threads of the engine; by default by the number of processors."""
     context: Count | None = None
+    """Size of its context in tokens."""
 
 
 DAY_SECONDS = 86_400.0
@@ -209,6 +225,7 @@ class RecordConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[record]`: the tamper-evident record of what is stored. Replicas share one key."""
 
     enabled: bool = True
+    """Whether what is stored is recorded."""
     key_file: str | None = None
     """By default a file in the user's data directory; PELLUCID_RECORD_KEY in the environment takes precedence."""
     seconds: Annotated[float, Meta(ge=1, le=86_400)] = 60.0
@@ -251,14 +268,21 @@ class MCPConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[tools.mcp.NAME]`: a Model Context Protocol server, started here (`command`) or reached at `url`."""
 
     command: str | None = None
+    """The program that is started."""
     args: list[str] = []
+    """Its arguments."""
     env: dict[str, str] = {}
+    """Its environment variables."""
     url: str | None = None
+    """The address of a server that runs elsewhere."""
     headers: dict[str, str] = {}
+    """Headers of each request to it."""
     headers_env: dict[str, str] = {}
     """Headers whose values come from the environment, because secrets are not in this file."""
     allowed_tools: list[str] | None = None
+    """Names of its tools that are offered. None: all."""
     timeout_seconds: Seconds | None = None
+    """Time limit of a call; by default that of `[tools]`."""
 
 
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -267,6 +291,7 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     functions: list[str] = []
     """Each as `package.module:function`."""
     timeout_seconds: Seconds = 60.0
+    """Time limit of a call."""
     max_calls: Count = 128
     """Maximum number of calls for one response; the request's `max_tool_calls` may be lower."""
     mcp: dict[str, MCPConfig] = {}
@@ -299,7 +324,9 @@ class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_open: bool = False
     """Whether `/metrics` needs no credentials; by default it needs those of the gateway."""
     log: Literal["text", "json"] = "text"
+    """The form of log lines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe level that is logged."""
     otlp_endpoint: str | None = None
     """Where spans are sent with OTLP over HTTP: `http://host:4318`."""
 
@@ -324,6 +351,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, ModelConfig] = {}
     local: LocalConfig = LocalConfig()
     profiles: dict[str, dict[str, Any]] = {}
+    """Rows of dialects of your own, by name (docs/configuration.md)."""
     spaces: dict[str, SpaceConfig] = {}
 
     def store_url(self) -> str:

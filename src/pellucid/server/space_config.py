@@ -73,6 +73,7 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A webhook: an address that receives what happens in the space."""
 
     url: str
+    """The address to which envelopes are sent."""
     secret_env: str | None = None
     """The environment variable that holds the secret of the signatures (`whsec_…`)."""
     secret_file: str | None = None

@@ -34,11 +34,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     connect: Seconds = 10.0
+    """Seconds until a connection is open."""
     first_byte: Seconds = 600.0
     """Seconds from the request to the first byte of the body. A large model may reason for minutes before it."""
     idle: Seconds = 300.0
     """Seconds for each read after the first byte."""
     retries: Annotated[int, Meta(ge=0, le=100)] = 2
+    """How often a request is sent again, before the first byte of an answer."""
     retry_wait: Annotated[float, Meta(ge=0, le=1_000_000)] = 10.0
     """The longest wait before a retry. A response whose `Retry-After` is longer is returned without a retry."""
     turn_seconds: Seconds = 14_400.0

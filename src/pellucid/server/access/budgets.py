@@ -39,7 +39,9 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[spend.owners.NAME]`: what an owner may spend with all its keys, in the currency."""
 
     cost_per_day: Amount | None = None
+    """A day is one of UTC. None: no limit."""
     cost_per_month: Amount | None = None
+    """The same for a month."""
 
 
 class Budgets:

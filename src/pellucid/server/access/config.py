@@ -29,12 +29,15 @@ class JwtConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[access.jwt]`: tokens of an OpenID Connect provider, or of any issuer that publishes its keys."""
 
     issuer: str
+    """The `iss` of its tokens; its keys are found from here."""
     audience: str | list[str]
     """The `aud` of tokens that are meant for this gateway; if there are several, a token needs one of them."""
     jwks_url: str | None = None
     """Address of the issuer's keys; by default the one that its `/.well-known/openid-configuration` names."""
     jwks_file: str | None = None
+    """The file with its keys, instead of an address."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519", "EdDSA")
+    """The algorithms of signatures that are accepted."""
     owner_claim: str = "sub"
     """The claim that names the owner. The owner is the issuer's name and the value of this claim."""
     policy_claim: str | None = None
@@ -58,6 +61,7 @@ class OidcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client_secret_env: str | None = None
     """The environment variable that holds the client's secret, if the provider gave one."""
     scopes: tuple[str, ...] = ("openid", "profile")
+    """What is requested when a person signs in."""
     redirect_base: str | None = None
     """The gateway's origin for browsers, such as `https://chat.example.com`; by default the requested one."""
 
@@ -83,6 +87,8 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key_policy: str | None = None
     """The policy of that key; by default the default policy, and its holder is an operator."""
     pepper_file: str | None = None
+    """The secret under which keys are hashed; by default a file in the user's data directory. PELLUCID_KEY_PEPPER in
+    the environment takes precedence."""
     key_seconds: Annotated[float, Meta(ge=0, le=300)] = 5.0
     """How long a key that was looked up stays valid without another look-up.
 

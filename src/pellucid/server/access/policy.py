@@ -53,18 +53,23 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     tools: list[str] | None = None
     """Globs of the server's tools that may be used. None: all."""
     requests_per_minute: Limit | None = None
+    """Requests of each key. None: no limit, here and below."""
     tokens_per_minute: Limit | None = None
     """Input and output tokens together."""
     reasoning_tokens_per_minute: Limit | None = None
+    """Output tokens that are reasoning."""
     streams: Limit | None = None
     """Maximum of concurrent responses."""
     max_body_bytes: Limit | None = None
+    """Maximum size of a request's body, below the server's."""
     max_output_tokens: Limit | None = None
+    """Maximum of the output tokens that a request may ask for."""
     retry_thoughts: bool | None = None
     """Whether another deployment is called if one fails after thoughts alone. None: as the model is configured."""
     cost_per_day: Amount | None = None
     """In the currency of `[spend]`. Days and months are those of UTC."""
     cost_per_month: Amount | None = None
+    """The same for a month."""
     share: bool = True
     """Whether chats may be shared by links, where the gateway allows it."""
     operator: bool = False

@@ -40,7 +40,9 @@ class Redact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A rule: text that matches `pattern` is replaced by `[redacted:NAME]`."""
 
     name: str
+    """Its name in the text that replaces the match."""
     pattern: str
+    """A regular expression (RE2)."""
 
 
 class PatternRedactor:

@@ -39,7 +39,9 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The purpose of each field, for the error when it is missing."""
 
     per_second: float
+    """How many may come in a second."""
     burst: float
+    """How many may come at once."""
 
 
 class FloodLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -57,7 +59,9 @@ class FloodLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     frame_bytes: int = 1 << 20
     """Maximum size of an envelope."""
     open_contexts: int = 64
+    """Maximum number of its contexts that are open."""
     open_streams: int = 16
+    """Maximum number of its streams that are open."""
     outlet_bytes: int = 4 << 20
     """Bytes that may wait for a slow reader before it gets a gap instead."""
     errors: Rate = Rate(per_second=10, burst=20)
