@@ -80,15 +80,15 @@ def test_envelopes_are_judged_the_same_however_many_ids_are_in_memory(script: li
     """Ids that are not in memory are looked up when the envelope is appended, or when it was refused otherwise."""
 
     async def outcomes() -> list[Any]:
-        entered: list[Any] = []
+        answers: list[Any] = []
         async with opened() as (_, space, _store):
             for who, envelope in script:
                 try:
-                    entered.append((await space.post(who, envelope)).stored.envelope.seq)
+                    answers.append((await space.post(who, envelope)).stored.envelope.seq)
                 except PellucidError as error:
-                    entered.append((error.info.code, error.info.param))
+                    answers.append((error.info.code, error.info.param))
             log = [(one.envelope.sender, one.envelope.kind, one.envelope.payload) for one in await whole_log(space)]
-        return [entered, log]
+        return [answers, log]
 
     def remembering(ids: int, recent: int) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         return patch.object(settings, "MAX_IDS", ids), patch.object(live_state, "MAX_RECENT", recent)
