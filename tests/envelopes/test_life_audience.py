@@ -10,7 +10,7 @@ from pellucid.envelopes import GATEWAY, Envelope, context
 from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.reasoning import ContextPlace
 from pellucid.envelopes.visibility import SpaceViewer, is_shown
-from tests.envelopes.life_kit import SENDERS, code, conversations, envelope_of, feed_all, life
+from tests.envelopes.life_kit import SENDERS, code, conversations, envelope_of, feed_all, flags, life
 
 
 def deliver(space: Lifecycle, envelope: Envelope) -> tuple[Envelope, ContextPlace] | None:
@@ -62,7 +62,17 @@ def test_a_context_without_recipients_is_for_everyone() -> None:
 
 @pytest.mark.parametrize("kind", ["thought", "conclusion", "cancel", "chat", "request", "start", "share"])
 def test_only_the_audience_contributes(kind: str) -> None:
-    assert code(private_context().feed(envelope_of(kind, "m1", by="c", participants=["c"]))) == "not_in_audience"
+    """For all others it does not exist, unless they may read it by a right of theirs."""
+    space, envelope = private_context(), envelope_of(kind, "m1", by="c", participants=["c"])
+    refused = space.feed(envelope).error
+    assert refused is not None
+    assert (refused.code, refused.kind) == ("context_unknown", "not_found")
+    unknown = life().feed(envelope_of("cancel", "m1", by="c")).error
+    assert unknown is not None
+    assert refused.message == unknown.message.replace("reasoning/cancel", envelope.kind)
+    seen = space.check(envelope, sees=lambda readers: True).error
+    assert seen is not None
+    assert seen.code == "not_in_audience"
 
 
 @pytest.mark.parametrize("kind", ["thought", "chat", "request", "start"])
@@ -81,7 +91,7 @@ def test_a_nested_context_may_be_for_fewer() -> None:
         envelope_of("start", "m1", id="m2", by="b", to=["c"]),
     )
     assert readers(deliver(space, envelope_of("thought", "m2", by="c"))) == "bc"
-    assert code(space.feed(envelope_of("thought", "m2", by="a"))) == "not_in_audience"
+    assert code(space.feed(envelope_of("thought", "m2", by="a"))) == "context_unknown"
     assert readers(deliver(space, envelope_of("thought", "m1", by="b"))) == "abc"
     assert code(space.feed(envelope_of("share", "m2", by="b", participants=["w"]))) == "not_in_audience"
     assert readers(deliver(space, envelope_of("share", "m2", by="b", participants=["a"]))) == "abc"
@@ -120,6 +130,23 @@ def test_ended_contexts_with_an_audience_are_remembered_longest() -> None:
         feed_all(space, envelope_of("start", id=f"x{number}"), envelope_of("cancel", f"x{number}"))
     assert len(space.state.ended) == 3
     assert readers(deliver(space, envelope_of("chat", "m1", by="b"))) == "ab"
+
+
+def test_who_may_not_read_a_context_does_not_learn_whose_it_is() -> None:
+    space = life(owner_only=True)
+    space.feed(envelope_of("start", id="m1", by="a", to=["b"]))
+    assert code(space.feed(envelope_of("thought", "m1", by="b"))) == "owner_only"
+    refused = space.feed(envelope_of("thought", "m1", by="c")).error
+    assert refused is not None
+    assert refused.code == "context_unknown"
+    assert "'a'" not in refused.message
+
+
+@pytest.mark.parametrize(("to", "expected"), [((), {"left_open"}), (("b",), set())])
+def test_a_conclusion_does_not_tell_of_contexts_for_fewer(to: tuple[str, ...], expected: set[str]) -> None:
+    space = life()
+    feed_all(space, envelope_of("start", id="m1", by="a"), envelope_of("start", "m1", id="m2", by="a", to=to))
+    assert flags(space.feed(envelope_of("conclusion", "m1", by="a"))) == expected
 
 
 @given(conversations())

@@ -61,10 +61,37 @@ def test_the_first_settlement_holds(first: str, second: str) -> None:
     )
 
 
-def test_only_addressees_reject_a_proposal() -> None:
+def test_a_proposal_does_not_exist_for_those_who_may_not_read_it() -> None:
     proposals = proposals_with_one(to=["b"])
-    assert _code(proposals, envelope_of("reject", by="c", about="p1")) == "not_addressed"
+    for kind in ("reject", "withdraw"):
+        for about in ("p1", "p2"):
+            error = proposals.feed(envelope_of(kind, by="c", about=about)).error
+            assert error is not None
+            assert error.code == "proposal_unknown"
+            assert error.message.endswith(f"there is none called {about!r}")
+    fulfilment = proposals.feed(envelope_of("request", id="r1", by="c", about="p1", method="other"))
+    assert (fulfilment.error, fulfilment.flags, fulfilment.changed) == (None, (), ())
+    assert proposals.feed(envelope_of("response", by="c", about="r1")).changed == ()
+    assert proposals.state["p1"].status == "open"
     assert _code(proposals, envelope_of("reject", by="b", about="p1")) is None
+
+
+@pytest.mark.parametrize("by", ["a", "b"])
+def test_proposer_and_addressees_fulfil_a_proposal(by: str) -> None:
+    """The proposer does so when it was granted the right."""
+    assert proposals_with_one(to=["b"]).feed(envelope_of("request", by=by, about="p1", **ASK)).changed == ("p1",)
+
+
+def test_who_may_read_a_proposal_by_a_right_fulfils_it_and_does_not_reject_it() -> None:
+    proposals, fulfilment = proposals_with_one(to=["b"]), envelope_of("request", id="r1", by="c", about="p1", **ASK)
+    error = proposals.refusal(envelope_of("reject", by="c", about="p1"), lambda readers: True)
+    assert error is not None
+    assert error.code == "not_addressed"
+    before = msgspec.json.encode(proposals.state)
+    assert proposals.feed(fulfilment, lambda readers: True).changed == ("p1",)
+    again = Proposals(msgspec.json.decode(before, type=dict[str, Proposal]))
+    assert again.replay(fulfilment, ("p1",)) == ("p1",)
+    assert again.state == proposals.state
 
 
 def test_rejecting_or_withdrawing_an_unknown_proposal_is_refused() -> None:
@@ -99,6 +126,14 @@ def test_settled_proposals_are_forgotten_before_open_ones() -> None:
         proposals.feed(envelope_of("proposal", id=name, by="a", **ASK))
     assert list(proposals.state) == ["p2", "p3", "p4"]
     assert proposals._fulfilled_by == {}
+
+
+def test_a_flood_of_proposals_displaces_those_of_its_sender() -> None:
+    proposals = Proposals(max_remembered=5)
+    proposals.feed(envelope_of("proposal", id="p1", by="a", **ASK))
+    for number in range(20):
+        proposals.feed(envelope_of("proposal", id=f"flood-{number}", by="b", **ASK))
+    assert list(proposals.state) == ["p1", *(f"flood-{number}" for number in range(16, 20))]
 
 
 @given(conversations())

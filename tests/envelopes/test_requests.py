@@ -29,17 +29,21 @@ def answer(by: str, to: str = "q", **payload: Any) -> Envelope:
     return envelope_of("response", by=by, about=to, **(payload or {"result": {}}))
 
 
+def tools(*names: str) -> dict[str, Any]:
+    """Return the result of `tools/list`."""
+    return {"tools": [{"name": name} for name in names]}
+
+
 def offer(requests: Requests, by: str, *names: str) -> None:
     """Have a participant list its tools."""
     requests.apply(envelope_of("request", id=f"list-{by}", by="z", to=[by], **LIST))
-    listed = {"tools": [{"name": name} for name in names]}
-    assert send(requests, answer(by, f"list-{by}", result=listed)) is None
+    assert send(requests, answer(by, f"list-{by}", result=tools(*names))) is None
 
 
 def test_an_addressed_request_is_answered_by_its_recipients_once() -> None:
     requests = Requests()
     requests.apply(envelope_of("request", id="q", by="a", to=["b", "c"], **CALL))
-    assert send(requests, answer("d")) == "not_addressed"
+    assert send(requests, answer("d")) == "unknown_request"
     assert send(requests, answer("a")) == "not_addressed"
     assert send(requests, answer("b")) is None
     assert send(requests, answer("b")) == "already_answered"
@@ -77,26 +81,100 @@ def test_a_removed_participant_offers_nothing() -> None:
     requests = Requests()
     offer(requests, "b", "search")
     requests.apply(envelope_of("space/kick", by="a", participant_id="b"))
-    assert not requests.state.tools
+    assert not requests.state.offers
 
 
 @pytest.mark.parametrize("about", [(), ("other",)])
-def test_an_answer_to_nothing_is_flagged(about: tuple[str, ...]) -> None:
-    verdict = Requests().check(envelope_of("response", by="b", about=about), "strict")
+def test_an_answer_to_nothing_is_refused_or_flagged(about: tuple[str, ...]) -> None:
+    response = envelope_of("response", by="b", about=about)
+    assert send(Requests(), response) == "unknown_request"
+    verdict = Requests().check(response, "flag")
     assert verdict.error is None
     assert [flag.code for flag in verdict.flags] == ["unknown_request"]
+    assert not is_trusted_response(msgspec.structs.replace(response, flags=verdict.flags))
+
+
+def test_a_request_does_not_exist_for_those_who_may_not_read_it() -> None:
+    """Also if their response correlates to a request of their own."""
+    requests = Requests()
+    requests.apply(envelope_of("request", id="q", by="a", to=["b"], **CALL))
+    requests.apply(envelope_of("request", id="own", by="d", to=["d"], **CALL))
+    unknown = requests.check(envelope_of("response", by="d", about="other"), "strict")
+    for about in ("q", ("own", "q"), ("q", "own")):
+        assert requests.check(envelope_of("response", by="d", about=about), "strict") == unknown
+    verdict = requests.check(envelope_of("response", by="d", about=("own", "q")), "flag")
+    assert [flag.code for flag in verdict.flags] == ["unknown_request"]
+    seen = requests.check(answer("d"), "strict", lambda readers: True)
+    assert seen.error is not None
+    assert seen.error.code == "not_addressed"
+
+
+def test_a_flood_displaces_the_requests_of_its_sender() -> None:
+    requests = Requests(max_requests=10)
+    requests.apply(envelope_of("request", id="q", by="a", to=["b"], **CALL))
+    for number in range(50):
+        requests.apply(envelope_of("request", id=f"open-{number}", by="d", to=["e"], **CALL))
+        requests.apply(envelope_of("request", id=f"answered-{number}", by="d", to=["d"], **CALL))
+        requests.apply(answer("d", f"answered-{number}"))
+    assert list(requests.state.requests) == ["q", *(f"open-{number}" for number in range(42, 50))]
+    assert len(requests.state.answered) == 10
+    assert send(requests, answer("d")) == "unknown_request"
+    assert send(requests, answer("b")) is None
+
+
+def test_a_list_to_oneself_offers_nothing() -> None:
+    requests = Requests()
+    offer(requests, "b", "search")
+    requests.apply(envelope_of("request", id="own", by="d", to=["d"], **LIST))
+    assert send(requests, envelope_of("response", by="d", about="own", to=["d"], result=tools("search"))) is None
+    requests.apply(envelope_of("request", id="q", by="a", **CALL))
+    assert send(requests, answer("d")) == "tool_not_offered"
+    assert send(requests, answer("b")) is None
+
+
+def test_a_list_counts_for_those_who_could_read_it() -> None:
+    requests = Requests()
+
+    def list_privately(by: str, to: str) -> None:
+        requests.apply(envelope_of("request", id=f"{by}-{to}", by=to, to=[by], **LIST))
+        one = envelope_of("response", by=by, about=f"{by}-{to}", to=[to], result=tools("search"))
+        assert send(requests, one) is None
+
+    list_privately("b", "a")
+    list_privately("d", "e")
+    requests.apply(envelope_of("request", id="q", by="a", **CALL))
+    assert send(requests, answer("d")) == "tool_not_offered"
+    requests.apply(envelope_of("request", id="q2", by="e", **CALL))
+    assert send(requests, answer("b", "q2")) == "tool_not_offered"
+    requests.apply(envelope_of("request", id="q3", by="z", **CALL))
+    assert send(requests, answer("x", "q3")) == "tool_not_offered", "it was listed, if not to z"
+    assert send(requests, answer("b", "q3")) is None
+    list_privately("b", "e")
+    assert requests.state.offers["search"]["b"] == ("b", "a", "e")
+    assert send(requests, answer("b", "q2")) is None
+
+
+def test_a_state_of_an_older_version_is_read() -> None:
+    """It knows neither who sent a request nor who could read a list."""
+    old = b'{"requests": {"q": {"to": ["b"], "tool": "search"}}, "tools": {"search": ["b", "c"]}}'
+    requests = Requests(msgspec.json.decode(old, type=RequestState))
+    assert requests.state.offers == {"search": {"b": (), "c": ()}}
+    assert requests.state.requests["q"].readers == ()
+    assert send(requests, answer("d")) == "not_addressed"
+    assert send(requests, answer("b")) is None
+    assert b"tools" not in msgspec.json.encode(requests.state)
 
 
 def test_a_flagged_answer_is_accepted_and_counts_for_nothing() -> None:
     requests = Requests()
     requests.apply(envelope_of("request", id="q", by="a", to=["b"], **LIST))
-    forged = answer("d", result={"tools": [{"name": "search"}]})
+    forged = answer("d", result=tools("search"))
     verdict = requests.check(forged, "flag")
     assert verdict.error is None
     assert not is_trusted_response(msgspec.structs.replace(forged, flags=verdict.flags))
     assert is_trusted_response(forged)
     requests.apply(forged)
-    assert not requests.state.tools
+    assert not requests.state.offers
     assert send(requests, answer("b")) is None
 
 
@@ -105,15 +183,15 @@ def test_a_result_of_any_shape_lists_no_tools(result: Any) -> None:
     requests = Requests()
     requests.apply(envelope_of("request", id="q", by="a", **LIST))
     requests.apply(answer("b", result=result))
-    assert not requests.state.tools
+    assert not requests.state.offers
 
 
 @given(conversations(max_size=60))
 def test_memory_is_bounded_and_a_restored_state_behaves_as_before(conversation: list[Envelope]) -> None:
     requests = Requests(max_requests=3, max_tools=2)
     for number, envelope in enumerate(conversation):
-        tools = {"tools": [{"name": f"t{number % 4}"}, {"name": "search"}]}
-        one = msgspec.structs.replace(envelope, payload={**(LIST if number % 2 else CALL), "result": tools})
+        result = tools(f"t{number % 4}", "search")
+        one = msgspec.structs.replace(envelope, payload={**(LIST if number % 2 else CALL), "result": result})
         restored = msgspec.json.decode(msgspec.json.encode(requests.state), type=RequestState)
         other = Requests(restored, max_requests=3, max_tools=2)
         assert other.check(one, "strict") == requests.check(one, "strict")
@@ -121,4 +199,5 @@ def test_memory_is_bounded_and_a_restored_state_behaves_as_before(conversation: 
         other.apply(one)
         assert other.state == requests.state
         assert len(requests.state.requests) <= 3
-        assert len(requests.state.tools) <= 2
+        assert len(requests.state.answered) <= 3
+        assert len(requests.state.offers) <= 2

@@ -85,6 +85,7 @@ def test_flags_reveal_no_hidden_envelope() -> None:
             )
             await bob.receive(frame("reasoning/start", {}, id="r"))
             await bob.receive(frame("reasoning/start", {}, id=SECRET, context="r", to=["ada"]))
+            await bob.receive(frame("reasoning/start", {}, id="open-to-all", context="r"))
             await space.catch_up()
             await ada.receive(frame("mcp/request", {"method": "tools/list"}, correlation_id=["p"]))
             await ada.receive(frame("reasoning/conclusion", {}, context="r"))
@@ -92,6 +93,8 @@ def test_flags_reveal_no_hidden_envelope() -> None:
             flags = [flag for one in dee.decoded for flag in one.get("flags", ())]
             assert {"differs", "not_owner", "left_open"} <= {flag["code"] for flag in flags}
             assert SECRET not in json.dumps(dee.decoded)
+            (left_open,) = (flag["message"] for flag in flags if flag["code"] == "left_open")
+            assert left_open == "a context inside it is not concluded before it"
             assert "bob" not in json.dumps(flags)
 
     asyncio.run(scene())

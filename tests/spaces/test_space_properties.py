@@ -42,7 +42,9 @@ def envelopes(draw: st.DrawFn) -> dict[str, Any]:
                 "reasoning/cancel",
                 "mcp/proposal",
                 "mcp/request",
+                "mcp/response",
                 "mcp/reject",
+                "mcp/withdraw",
                 "capability/grant",
                 "capability/revoke",
                 "system/presence",
@@ -57,7 +59,9 @@ def envelopes(draw: st.DrawFn) -> dict[str, Any]:
     elif kind == "capability/revoke":
         envelope["payload"] = {"recipient": draw(names), "grant_id": draw(ids)}
     elif kind.startswith("mcp/"):
-        envelope["payload"] = {"method": "tools/list"}
+        envelope["payload"] = {"method": "tools/list", "result": {"tools": [{"name": draw(words)}]}}
+        if draw(st.booleans()):
+            envelope["payload"] |= {"method": "tools/call", "params": {"name": draw(words)}}
     if draw(st.booleans()):
         envelope["id"] = draw(ids)
     if (context := draw(contexts)) is not None:

@@ -65,10 +65,20 @@ def envelope_for(state: SpaceState, step: tuple[Any, ...], number: int) -> Envel
             return path and Envelope(id=f"x-{number}", ts=0, sender=GATEWAY, kind="reasoning/cancel", context=path)  # type: ignore[return-value]
 
 
-@given(script=st.lists(steps, max_size=40), mode=st.sampled_from(["strict", "flag", "off"]), cut=st.integers(0, 40))
-def test_the_state_is_the_fold_of_the_accepted_envelopes(script: list[tuple[Any, ...]], mode: str, cut: int) -> None:
-    """From the beginning, or from a dump at any position; also after erasures."""
-    how = SpaceSettings(reasoning=mode)  # type: ignore[arg-type]
+@given(
+    script=st.lists(steps, max_size=40),
+    how=st.builds(
+        SpaceSettings,
+        reasoning=st.sampled_from(["strict", "flag", "off"]),
+        responses=st.sampled_from(["strict", "flag"]),
+        addresses=st.sampled_from(["restrict", "advisory"]),
+    ),
+    cut=st.integers(0, 40),
+)
+def test_the_state_is_the_fold_of_the_accepted_envelopes(
+    script: list[tuple[Any, ...]], how: SpaceSettings, cut: int
+) -> None:
+    """From the beginning, or from a dump at any position, under any settings; also after erasures."""
     state = SpaceState(how)
     first = configuration_envelope(
         state, ConfiguredAccess(always=("mcp/response",), participants=CAPABILITIES, templates={})
@@ -92,7 +102,7 @@ def test_the_state_is_the_fold_of_the_accepted_envelopes(script: list[tuple[Any,
         changes.append(outcome.changes)
         if number == cut:
             dumped = (state.head, state.dump())
-    replayed = SpaceState(how)
+    replayed = SpaceState(SpaceSettings())
     assert [replayed.replay(one) for one in log] == changes
     assert replayed.dump() == state.dump()
     resumed = SpaceState.load(SpaceSettings(), dumped[1])
@@ -111,6 +121,147 @@ def erase(one: StoredEnvelope) -> StoredEnvelope:
     return msgspec.structs.replace(
         one, envelope=msgspec.structs.replace(one.envelope, payload={}, extra={"erased": True})
     )
+
+
+def configured_state(**settings: Any) -> SpaceState:
+    """A state with the participants in `CAPABILITIES`."""
+    state = SpaceState(SpaceSettings(**settings))
+    wanted = ConfiguredAccess(always=("mcp/response",), participants=CAPABILITIES, templates={})
+    assert state.judge(configuration_envelope(state, wanted) or _never(), 0).stored is not None
+    return state
+
+
+@given(st.lists(st.tuples(st.just("say"), st.sampled_from(["bob", "cyd", "dee"]), envelopes()), max_size=40))
+def test_an_answer_is_read_by_those_who_may_read_what_it_answers(script: list[tuple[Any, ...]]) -> None:
+    """No answer without recipients reaches anyone else, wherever it is, and who may not read something settles nothing
+    of it."""
+    state = configured_state(responses="flag")
+    readers: dict[tuple[str, str], tuple[str, ...]] = {}
+    for number, step in enumerate(script):
+        envelope = envelope_for(state, step, number)
+        if envelope is None:
+            continue
+        statuses = {id: one.status for id, one in state.proposals.state.items()}
+        stored = state.judge(envelope, number).stored
+        if stored is None:
+            continue
+        accepted = stored.envelope
+        for id, status in statuses.items():
+            if accepted.id != id and state.proposals.state[id].status != status:
+                assert may_read(accepted.sender, readers["mcp/proposal", id])
+        if accepted.kind in ("mcp/response", "mcp/reject", "mcp/withdraw") and not accepted.to:
+            for target in ((kind, id) for kind in ("mcp/request", "mcp/proposal") for id in accepted.correlation_id):
+                answered = readers.get(target, ())
+                if answered and may_read(accepted.sender, answered) and not in_private_context(state, accepted):
+                    assert accepted.readers
+                    assert set(accepted.readers) <= set(answered)
+        readers[accepted.kind, accepted.id] = accepted.readers
+
+
+def may_read(participant: str, readers: tuple[str, ...]) -> bool:
+    return not readers or participant in readers
+
+
+def in_private_context(state: SpaceState, envelope: Envelope) -> bool:
+    contexts = state.lifecycle.contexts
+    return envelope.context is not None and contexts.audience(contexts.resolve(envelope.context)) is not None
+
+
+def say(state: SpaceState, who: str, kind: str, id: str = "", **fields: Any) -> Envelope:
+    """Judge an envelope that is accepted; return it as it is stored."""
+    envelope = read({"kind": kind, "id": id or f"n-{state.head}", "payload": {}, **fields}, None, Defaults(who, "", 0))
+    outcome = state.judge(envelope, 0)
+    assert outcome.stored is not None, outcome.error
+    return outcome.stored.envelope
+
+
+def private_space() -> SpaceState:
+    """A state with a context of ada and dee, in which ada asks and proposes something."""
+    state = configured_state()
+    say(state, "ada", "reasoning/start", "r-1", to=["dee"])
+    say(state, "ada", "mcp/request", "q-1", context="r-1", payload={"method": "tools/call", "params": {"name": "x"}})
+    say(state, "ada", "mcp/proposal", "p-1", context="r-1", payload={"method": "tools/list"})
+    say(state, "ada", "mcp/request", "q-2", to=["dee"], payload={"method": "tools/list"})
+    say(state, "ada", "mcp/proposal", "p-2", to=["bob"], payload={"method": "tools/list"})
+    return state
+
+
+@pytest.mark.parametrize("about", ["q-1", "q-2"])
+@pytest.mark.parametrize("context", [None, "r-2"])
+def test_an_answer_stays_with_those_who_could_read_the_request(about: str, context: str | None) -> None:
+    """Also if its context is for everyone."""
+    state = private_space()
+    say(state, "bob", "reasoning/start", "r-2")
+    fields = {"correlation_id": [about], "context": context, "payload": {"result": 1}}
+    assert set(say(state, "dee", "mcp/response", **fields).readers) == {"ada", "dee"}
+
+
+def test_an_answer_to_several_is_for_those_who_may_read_all() -> None:
+    state = private_space()
+    say(state, "bob", "mcp/request", "q-3", to=["dee", "cyd"], payload={"method": "tools/list"})
+    say(state, "bob", "mcp/request", "q-4", payload={"method": "tools/list"})
+    answers = {"correlation_id": ["q-2", "q-3", "q-4"], "payload": {"result": 1}}
+    assert say(state, "dee", "mcp/response", **answers).readers == ("dee",)
+
+
+def test_its_recipients_are_the_choice_of_the_sender() -> None:
+    state = private_space()
+    fields = {"correlation_id": ["q-2"], "to": ["ada", "cyd"], "payload": {"result": 1}}
+    assert say(state, "dee", "mcp/response", **fields).readers == ("dee", "ada", "cyd")
+
+
+def test_a_rejection_stays_with_those_who_could_read_the_proposal() -> None:
+    state = private_space()
+    assert set(say(state, "bob", "mcp/reject", correlation_id=["p-2"]).readers) == {"ada", "bob"}
+    assert set(say(state, "ada", "mcp/withdraw", correlation_id=["p-1"]).readers) == {"ada", "dee"}
+
+
+def test_a_fulfilment_stays_in_the_audience_of_the_context_of_its_proposal() -> None:
+    """Otherwise its sender chooses whose tool it calls."""
+    state = private_space()
+    assert say(state, "ada", "mcp/request", correlation_id=["p-1"], payload={"method": "x"}).readers == ("ada", "dee")
+    assert say(state, "bob", "mcp/request", correlation_id=["p-2"], payload={"method": "x"}).readers == ()
+
+
+def test_nothing_is_inherited_where_addresses_are_advisory() -> None:
+    state = configured_state(addresses="advisory")
+    say(state, "ada", "mcp/request", "q", to=["dee"], payload={"method": "tools/list"})
+    assert say(state, "dee", "mcp/response", correlation_id=["q"], payload={"result": 1}).readers == ()
+    say(state, "ada", "mcp/proposal", "p", to=["dee"], payload={"method": "tools/list"})
+    say(state, "bob", "mcp/request", correlation_id=["p"], payload={"method": "tools/list"})
+    assert state.proposals.state["p"].status == "fulfilled", "everyone reads it"
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"kind": "mcp/response", "correlation_id": ["?-1"], "payload": {"result": 1}},
+        {"kind": "mcp/reject", "correlation_id": ["?-1"]},
+        {"kind": "mcp/withdraw", "correlation_id": ["?-1"]},
+        {"kind": "reasoning/cancel", "context": "?-1"},
+        {"kind": "reasoning/conclusion", "context": "?-1"},
+        {"kind": "reasoning/share", "context": "?-1", "payload": {"participants": ["bob"]}},
+        {"kind": "reasoning/conclusion", "context": "?-1/inner"},
+    ],
+)
+def test_what_is_for_others_is_refused_like_what_does_not_exist(envelope: dict[str, Any]) -> None:
+    state = private_space()
+    answers = []
+    for existing in "qpr", "xyz":
+        for one in existing:
+            text = msgspec.json.encode(envelope).replace(b"?", one.encode())
+            outcome = state.judge(read(text, None, Defaults("bob", "n", 0)), 0)
+            assert outcome.error is not None
+            answers.append((outcome.error.code, outcome.error.message.replace(f"{one}-1", "?"), outcome.error.kind))
+    assert len(set(answers)) == 1
+
+
+def test_a_request_about_a_proposal_of_others_is_only_a_request() -> None:
+    state = private_space()
+    fulfilment = say(state, "bob", "mcp/request", correlation_id=["p-1"], to=["bob"], payload={"method": "tools/list"})
+    assert (fulfilment.flags, state.proposals.state["p-1"].status) == ((), "open")
+    say(state, "dee", "mcp/reject", correlation_id=["p-1"], to=["ada"])
+    assert state.proposals.state["p-1"].status == "rejected"
 
 
 def test_an_unchanged_configuration_is_stored_once() -> None:

@@ -169,7 +169,8 @@ class World:
         accepted = is_owner
         match act:
             case "close":
-                accepted = is_owner or (by != "dee" and stream is None)  # of no open stream: passed on
+                is_known = stream is not None and stream.is_read_by(by)
+                accepted = is_owner or (by != "dee" and not is_known)  # of no open stream: passed on
             case "grant-write":
                 accepted = is_owner and name in WHO
             case "revoke-write":
@@ -223,7 +224,8 @@ class World:
             await sender.session.receive(text)
             stream = self.streams.get(id)
             if stream is None or who not in stream.writers:
-                code = "stream_not_found" if stream is None else "unauthorized_stream_write"
+                is_known = stream is not None and stream.is_read_by(who)
+                code = "unauthorized_stream_write" if is_known else "stream_not_found"
                 assert sender.sink.errors[errors:] == [code], text
                 continue
             assert len(sender.sink.errors) == errors, text

@@ -175,6 +175,8 @@ def test_only_what_is_for_everyone_is_sent_and_no_reasoning() -> None:
                 await space.post("bob", frame("mcp/proposal", {"method": "tools/call"}, context="r", id="p"))
                 await space.post("bob", frame("reasoning/start", {"message": "hm"}, id="q", to=["ada"]))
                 await space.post("bob", frame("reasoning/thought", {"message": "private thought"}, context="q"))
+                await space.post("bob", frame("mcp/request", {"method": "tools/list"}, id="asked", to=["ada"]))
+                await space.post("ada", frame("mcp/response", {"result": "private"}, correlation_id=["asked"]))
                 await space.post("bob", chat("for ada", to=["ada"]))
                 await space.post("bob", frame("mcp/proposal", {"method": "tools/call"}, id="o"))
                 await space.post("bob", chat("end"))

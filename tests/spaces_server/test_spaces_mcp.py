@@ -115,7 +115,7 @@ async def test_only_an_audience_reads_a_context_until_it_is_widened(gateway: Ser
         await call(agent, "think", step="thought", text="secret one", context=start["context"])
         assert "secret" not in json.dumps(await call(other, "read"))
         message = await failure(other, "think", step="thought", text="Me too", context=start["context"])
-        assert "(not_in_audience)" in message
+        assert "(context_unknown)" in message
         await call(agent, "think", step="share", text="You too", context=start["context"], to=["granter"])
         await call(agent, "think", step="thought", text="secret two", context=start["context"])
         seen = json.dumps(await call(other, "read"))

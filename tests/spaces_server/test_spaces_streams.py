@@ -19,7 +19,7 @@ LIMITS = {"open_streams": 2}
 
 @pytest.fixture(scope="module")
 def streaming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    names = ("basic", "limits", "target", "private", "writers", "leaves", "revoked", "views")
+    names = ("basic", "limits", "target", "private", "audience", "writers", "leaves", "revoked", "views")
     spaces: dict[str, Body] = {name: {"participants": WHO, "limits": LIMITS} for name in names}
     folder: Path = tmp_path_factory.mktemp("streams")
     with served(folder, spaces) as gateway:
@@ -28,7 +28,7 @@ def streaming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def frames_of(client: Client) -> list[str]:
     """Return the frames of streams that a participant has received: those before the echo of a chat that it sends."""
-    client.send(kind="chat", id=(mark := f"mark-{len(client.seen)}"), payload={"text": "…"})
+    client.send(kind="chat", id=(mark := f"mark-{id(client)}-{len(client.seen)}"), payload={"text": "…"})
     frames: list[str] = []
     while True:
         data = client.connection.recv(30)
@@ -162,6 +162,36 @@ def test_a_stream_in_a_private_context_is_for_its_audience(streaming: Served) ->
         ada.raw(f"#{stream}#thinking")
         assert frames_of(bob) == [f"#{stream}#thinking"]
         assert frames_of(cyd) == []
+
+
+def test_a_stream_does_not_widen_the_audience_of_its_context(streaming: Served) -> None:
+    """And for those who do not read it, it does not exist."""
+    with (
+        joined(streaming, "audience", "ada") as ada,
+        joined(streaming, "audience", "bob") as bob,
+        joined(streaming, "audience", "cyd") as cyd,
+    ):
+        ada.say(kind="reasoning/start", id="r-1", to=["bob"], payload={"message": "x"})
+        stream = opened(bob, context="r-1")
+        grant = {"kind": "stream/grant-write", "payload": {"stream_id": stream, "participant_id": "cyd"}}
+        transfer = {"kind": "stream/transfer-ownership", "payload": {"stream_id": stream, "new_owner": "cyd"}}
+        for change in (grant, transfer):
+            assert bob.refused(**change)["code"] == "not_in_audience"
+            assert cyd.refused(**change)["code"] == "stream_not_found"
+        cyd.raw(f"#{stream}#mine")
+        assert cyd.until("system/error")["payload"]["code"] == "stream_not_found"
+        bob.say(kind="stream/grant-write", payload={"stream_id": stream, "participant_id": "ada"})
+        ada.until("stream/write-granted")
+        ada.raw(f"#{stream}#from ada")
+        assert frames_of(ada) == frames_of(bob) == [f"#{stream}#from ada"]
+        assert not [one for one in cyd.sync() if one["kind"].startswith("stream/")]
+        ada.say(kind="reasoning/share", context="r-1", payload={"participants": ["cyd"]})
+        bob.say(**grant)
+        assert cyd.until("stream/write-granted")["payload"]["authorized_writers"] == ["bob", "ada", "cyd"]
+        assert frames_of(cyd) == []
+        bob.raw(f"#{stream}#for three")
+        assert frames_of(ada)[-1:] == frames_of(bob)[-1:] == [f"#{stream}#for three"]
+        assert frames_of(cyd) == [f"#{stream}#for three"]
 
 
 def test_data_needs_the_full_view(streaming: Served) -> None:

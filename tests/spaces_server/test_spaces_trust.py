@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,8 @@ SECRET = "cleartext-of-the-few"
 @pytest.fixture(scope="module")
 def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     rights = {"ada": TALK_CAPABILITIES, "bob": TALK_CAPABILITIES, "eve": [*TALK_CAPABILITIES, "capability/*"]}
-    spaces: dict[str, Body] = {name: {"participants": rights} for name in ("private", "answers", "ids")}
+    names = ("private", "answers", "outside", "flooded", "ids")
+    spaces: dict[str, Body] = {name: {"participants": rights} for name in names}
     spaces["flagging"] = {"participants": rights, "responses": "flag"}
     folder: Path = tmp_path_factory.mktemp("trust")
     with served(folder, spaces) as gateway:
@@ -48,9 +50,9 @@ def test_no_byte_of_a_private_context_reaches_another_participant(trusting: Serv
         bob.say(kind="mcp/response", id="a-1", context="r-2", correlation_id=["q-1"], payload={"result": SECRET})
         for kind in ("reasoning/thought", "reasoning/cancel", "chat"):
             refused = eve.refused(kind=kind, context="r-1", payload={"message": "let me in", "text": "x"})
-            assert refused["code"] == "not_in_audience"
+            assert (refused["code"], "ada" in json.dumps(refused)) == ("context_unknown", False)
         assert eve.refused(kind="mcp/response", correlation_id=["q-1"], payload={"result": 1})["code"] == (
-            "not_addressed"
+            "unknown_request"
         )
         bob.say(kind="reasoning/cancel", context="r-2", payload={"reason": SECRET})
         ada.say(kind="reasoning/conclusion", context="r-1", payload={"message": SECRET})
@@ -85,7 +87,9 @@ def test_a_forged_answer_is_refused_before_anyone_sees_it(trusting: Served) -> N
         joined(trusting, "answers", "eve") as eve,
     ):
         ada.say(kind="mcp/request", id="q", to=["bob"], payload={"method": "tools/list"})
-        assert eve.refused(kind="mcp/response", correlation_id=["q"], payload={"result": {}})["code"] == "not_addressed"
+        assert eve.refused(kind="mcp/response", correlation_id=["q"], payload={"result": {}})["code"] == (
+            "unknown_request"
+        )
         tools = {"result": {"tools": [{"name": "weigh"}]}}
         assert "flags" not in bob.say(kind="mcp/response", correlation_id=["q"], payload=tools)
         assert bob.refused(kind="mcp/response", correlation_id=["q"], payload=tools)["code"] == "already_answered"
@@ -111,7 +115,7 @@ def test_a_call_returns_the_answer_of_a_provider_where_forgeries_are_flagged(tru
             async for one in bob:
                 if one.kind == "mcp/request":
                     forged = await eve.send("mcp/response", {"result": {"tools": [{"name": "weigh"}]}}, answers=one)
-                    assert [flag.code for flag in forged.flags] == ["not_addressed"]
+                    assert [flag.code for flag in forged.flags] == ["unknown_request"]
                     await bob.respond(one, {"tools": [{"name": "weigh"}]})
                     break
             assert (await listing).sender == "bob"
@@ -120,6 +124,85 @@ def test_a_call_returns_the_answer_of_a_provider_where_forgeries_are_flagged(tru
                 if one.kind == "mcp/request":
                     await eve.send("mcp/response", {"result": "forged"}, answers=one)
                     await bob.respond(one, "true")
+                    break
+            assert await call == "true"
+
+    asyncio.run(main())
+
+
+def test_an_answer_outside_of_a_private_context_stays_with_its_audience(trusting: Served) -> None:
+    with (
+        joined(trusting, "outside", "ada") as ada,
+        joined(trusting, "outside", "bob") as bob,
+        joined(trusting, "outside", "eve") as eve,
+    ):
+        ada.say(kind="reasoning/start", id="r-1", to=["bob"], payload={"message": SECRET})
+        ada.say(kind="mcp/request", id="q-1", context="r-1", payload={"method": "tools/list"})
+        ada.say(kind="mcp/request", id="q-2", to=["bob"], payload={"method": "tools/list"})
+        ada.say(kind="mcp/proposal", id="p-1", context="r-1", payload={"method": SECRET})
+        ada.say(kind="mcp/proposal", id="p-2", to=["bob"], payload={"method": SECRET})
+        for about in ("p-1", "p-2", "nothing"):
+            for kind in ("mcp/reject", "mcp/withdraw"):
+                refused = eve.refused(kind=kind, correlation_id=[about], payload={})
+                assert (refused["code"], "ada" in json.dumps(refused)) == ("proposal_unknown", False)
+            request = {"correlation_id": [about], "payload": {"method": SECRET[::-1]}}
+            assert "flags" not in eve.say(kind="mcp/request", to=["eve"], **request)
+        for about in ("q-1", "q-2"):
+            answer = bob.say(kind="mcp/response", correlation_id=[about], payload={"result": SECRET})
+            assert answer["audience"] == ["ada", "bob"]
+        bob.say(kind="mcp/reject", correlation_id=["p-1"], payload={"reason": SECRET})
+        ada.say(kind="mcp/withdraw", correlation_id=["p-2"], payload={"reason": SECRET})
+        ada.chat("the end")
+        for client in (bob, eve):
+            client.until("chat", payload={"text": "the end"})
+        assert [one["kind"] for one in bob.seen if one.get("correlation_id") == ["p-2"]] == ["mcp/withdraw"]
+        assert len([one for one in ada.seen if one["kind"] == "mcp/response"]) == 2
+        assert SECRET not in json.dumps(eve.seen)
+    own = trusting.request("GET", "/spaces/outside/envelopes", headers=bearer("outside", "eve"))
+    assert SECRET not in own.body.decode()
+
+
+def test_a_flood_of_requests_makes_no_forged_answer_pass(trusting: Served) -> None:
+    with (
+        joined(trusting, "flooded", "ada") as ada,
+        joined(trusting, "flooded", "bob") as bob,
+        joined(trusting, "flooded", "eve") as eve,
+    ):
+        ada.say(kind="mcp/request", id="q", to=["bob"], payload={"method": "tools/list"})
+        for number in range(500):
+            eve.send(kind="mcp/request", id=f"f-{number}", to=["eve"], payload={"method": "ping"})
+        assert eve.answer("f-499")["kind"] == "mcp/request"
+        forged = {"correlation_id": ["q"], "to": ["ada"], "payload": {"result": "forged"}}
+        # The limit of messages of a second is used up.
+        while (refused := eve.refused(kind="mcp/response", **forged))["code"] == "rate_limited":
+            time.sleep(refused["retry_after"])
+        assert refused["code"] == "unknown_request"
+        bob.say(kind="mcp/response", correlation_id=["q"], payload={"result": "true"})
+        ada.sync()
+        assert [one["payload"]["result"] for one in ada.seen if one["kind"] == "mcp/response"] == ["true"]
+
+
+def test_a_list_of_tools_for_oneself_makes_no_provider(trusting: Served) -> None:
+    async def main() -> None:
+        url = f"ws://127.0.0.1:{trusting.port}/spaces/flagging/ws"
+        async with (
+            Participant(url, token=token("flagging", "ada")) as ada,
+            Participant(url, token=token("flagging", "bob")) as bob,
+            Participant(url, token=token("flagging", "eve")) as eve,
+        ):
+
+            async def list_tools(requester: Participant, provider: Participant) -> None:
+                listing = await requester.send("mcp/request", {"method": "tools/list"}, to=provider.id)
+                await provider.respond(listing, {"tools": [{"name": "scan"}]})
+
+            await list_tools(ada, bob)
+            await list_tools(eve, eve)
+            call = asyncio.create_task(ada.call("scan", {}))
+            async for one in bob:
+                if one.kind == "mcp/request" and one.payload["method"] == "tools/call":
+                    forged = await eve.send("mcp/response", {"result": "forged"}, answers=one)
+                    assert [flag.code for flag in forged.flags] == ["tool_not_offered"]
+                    assert not (await bob.respond(one, "true")).flags
                     break
             assert await call == "true"
 

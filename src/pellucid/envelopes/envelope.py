@@ -18,6 +18,7 @@ The JSON of an `Envelope` (`msgspec.json`) is what is stored. Decoding it gives 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -83,6 +84,11 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
         return self.to or self.audience
 
     @property
+    def readers(self) -> tuple[str, ...]:
+        """The participants who may read it: its recipients and its sender. Empty: everyone."""
+        return readers_of(self.sender, self.recipients)
+
+    @property
     def family(self) -> str:
         """The first word of the kind, such as `reasoning`, `mcp`, `chat` or `system`."""
         return self.kind.partition("/")[0]
@@ -94,6 +100,23 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
         The mark alone is not enough, because a sender may write it: the payload must be empty, too.
         """
         return not self.payload and self.extra == ERASED
+
+
+def readers_of(sender: str, recipients: tuple[str, ...]) -> tuple[str, ...]:
+    """Return who may read what a sender wrote for these recipients. Empty: everyone."""
+    return tuple(dict.fromkeys((sender, *recipients))) if recipients else ()
+
+
+Sees: TypeAlias = Callable[[Collection[str]], bool]
+"""Whether a participant may read what is for these readers (see `readers_of`).
+
+What it may not read does not exist for it: whatever refers to it is treated like a reference to an unknown id.
+"""
+
+
+def sees_as(participant: str) -> Sees:
+    """Return the `Sees` of a participant who reads what is for it and for everyone, and nothing else."""
+    return lambda readers: not readers or participant in readers
 
 
 class EnvelopeError(RequestError):

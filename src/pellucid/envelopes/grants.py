@@ -305,8 +305,15 @@ class Ledger:
     def feed(self, envelope: Envelope) -> Ruling:
         """Decide about an envelope, and apply its effect on rights."""
         decision = self.decide(envelope)
-        if not decision.allowed:
-            return Ruling(decision, refusal=_denial(decision))
+        return self.apply(envelope, decision) if decision.allowed else Ruling(decision, refusal=denial(decision))
+
+    def apply(self, envelope: Envelope, decision: Decision) -> Ruling:
+        """Apply the effect on rights of an envelope that its sender may send.
+
+        Args:
+            envelope: The envelope.
+            decision: What `decide` said of it.
+        """
         handle = _HANDLERS.get(envelope.kind)
         if handle is None:
             return Ruling(decision)
@@ -390,9 +397,10 @@ class Ledger:
                     "payload.recipient",
                 )
             is_configured = False
+        # First what can be refused, so that a refused revocation takes nothing.
+        reduction = [self._reduce(sender, participant, removed)] if participant is not None and is_configured else []
         changes: list[RightsChange] = [self._end_grant(grant, reduced[grant.id], "revoked") for grant in affected]
-        if participant is not None and is_configured:
-            changes.append(self._reduce(sender, participant, removed))
+        changes += reduction
         lost = {grant.recipient for grant in affected} | ({participant} if participant is not None else set())
         return [*changes, *self._end_unsupported(lost)]
 
@@ -591,7 +599,8 @@ def _refusal(message: str, param: str, code: str = "forbidden") -> RequestError:
     return RequestError(f"{param}: {message}", kind="forbidden", code=code, param=param)
 
 
-def _denial(decision: Decision) -> ErrorInfo:
+def denial(decision: Decision) -> ErrorInfo:
+    """Return the error for an envelope that its sender may not send."""
     reason = {
         "reserved": "only the gateway sends `system/*`",
         "undecided": "it could not be decided in time whether this is allowed: the sender's patterns cost too much",

@@ -28,8 +28,8 @@ The rules:
 10. A context that was started with a template takes its steps (`payload.step`) in the template's order.
 11. A context whose start names recipients has an audience: its starter and these. So has everything in it: an envelope
     there that names no recipients is for the audience, only the audience contributes, and no other recipient can be
-    named. A nested start may name fewer. Its starter adds participants by a `reasoning/share`, which the audience, old
-    and new, receives; they see what follows.
+    named. For all others it does not exist. A nested start may name fewer. Its starter adds participants by a
+    `reasoning/share`, which the audience, old and new, receives; they see what follows.
 
 Moves that `MOVES` calls wrong, and violations of rules 6 and 10, are refused (`strict`), flagged (`flag`) or ignored
 (`off`). Rules 7, 9 and 11 and the limits of paths always refuse. A refused envelope changes nothing. An accepted one
@@ -48,7 +48,7 @@ import msgspec
 from ..errors import ErrorInfo
 from ..unicode import did_you_mean
 from . import context, kinds
-from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, is_id, refuse
+from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, Sees, is_id, refuse, sees_as
 from .reasoning import (
     OTHER_SPACE_PREFIX,
     ContextPlace,
@@ -112,6 +112,16 @@ class LifecycleCase(NamedTuple):
     """The path that the envelope opens."""
 
 
+class CheckedEnvelope(NamedTuple):
+    """What `Lifecycle.check` says of an envelope."""
+
+    case: LifecycleCase | None
+    """None: its context is not valid."""
+    flags: tuple[Flag, ...] = ()
+    error: ErrorInfo | None = None
+    """Why it is refused."""
+
+
 _ACTS: tuple[kinds.Act, ...] = ("start", "step", "conclusion", "cancel", "share", "message")
 _MOVES: dict[Standing, tuple[Move, ...]] = {
     "unseen": ("open", "imply", "wrong", "wrong", "wrong", "imply"),
@@ -145,7 +155,7 @@ class Lifecycle:
         known_ids: Container[str] = (),
         ended_paths: Container[str] = (),
     ) -> LifecycleVerdict:
-        """Apply the next envelope.
+        """Check the next envelope, and apply it if it is accepted.
 
         Args:
             envelope: The envelope.
@@ -154,12 +164,31 @@ class Lifecycle:
             known_ids: Which of the ids from `unknown_names` are ids of older envelopes.
             ended_paths: Which of the paths from `unknown_names` are contexts that ended.
         """
+        return self.apply(envelope, self.check(envelope, known_ids=known_ids, ended_paths=ended_paths), time_ms=time_ms)
+
+    def check(
+        self,
+        envelope: Envelope,
+        *,
+        known_ids: Container[str] = (),
+        ended_paths: Container[str] = (),
+        sees: Sees | None = None,
+    ) -> CheckedEnvelope:
+        """Return what `feed` would say of an envelope, for `apply`. Changes nothing.
+
+        Args:
+            envelope: The envelope.
+            known_ids: As for `feed`.
+            ended_paths: As for `feed`.
+            sees: What its sender may read. None: what is for it and for everyone.
+        """
         try:
             case = self._classify(envelope)
         except EnvelopeError as failure:
-            return LifecycleVerdict(error=failure.info)
-        if (error := forbidden_error(envelope, case, self.settings, self.contexts)) is not None:
-            return LifecycleVerdict(error=error)
+            return CheckedEnvelope(None, error=failure.info)
+        sees = sees or sees_as(envelope.sender)
+        if (error := forbidden_error(envelope, case, self.settings, self.contexts, sees)) is not None:
+            return CheckedEnvelope(case, error=error)
         flags: list[Flag] = []
         if self.settings.mode != "off":
             checked = case
@@ -171,10 +200,22 @@ class Lifecycle:
                 checked = case._replace(standing="closed", move=MOVES["closed"][case.act])
             if (error := rule_error(envelope, checked, self.settings, self.contexts, known_ids)) is not None:
                 if self.settings.mode == "strict":
-                    return LifecycleVerdict(error=error)
+                    return CheckedEnvelope(case, error=error)
                 flags.append(Flag(error.code or "lifecycle", error.message))
             flags += collect_flags(envelope, checked, self.settings, self.contexts, known_ids)
-        return self._apply(envelope, case, envelope.ts if time_ms is None else time_ms, tuple(flags))
+        return CheckedEnvelope(case, tuple(flags))
+
+    def apply(self, envelope: Envelope, checked: CheckedEnvelope, *, time_ms: int | None = None) -> LifecycleVerdict:
+        """Apply an envelope that was just checked, unless it is refused.
+
+        Args:
+            envelope: The envelope.
+            checked: What `check` said of it.
+            time_ms: As for `feed`.
+        """
+        if checked.case is None or checked.error is not None:
+            return LifecycleVerdict(error=checked.error)
+        return self._apply(envelope, checked.case, envelope.ts if time_ms is None else time_ms, checked.flags)
 
     def replay(self, envelope: Envelope, *, time_ms: int | None = None) -> LifecycleVerdict:
         """Apply an envelope that was accepted before. Nothing is refused or flagged."""
@@ -347,10 +388,12 @@ def _outermost(records: Iterable[ReasoningContext]) -> tuple[ReasoningContext, .
 
 
 def forbidden_error(
-    envelope: Envelope, case: LifecycleCase, settings: LifecycleSettings, contexts: ContextTable
+    envelope: Envelope, case: LifecycleCase, settings: LifecycleSettings, contexts: ContextTable, sees: Sees
 ) -> ErrorInfo | None:
     """Return the violation of a rule that holds in every mode, or None."""
     started, sender = case.nearest_started, envelope.sender
+    if settings.has_audiences and (error := _audience_error(envelope, case, contexts, sees)) is not None:
+        return error
     if (
         settings.owner_only
         and started is not None
@@ -364,8 +407,6 @@ def forbidden_error(
             kind="forbidden",
             param="context",
         )
-    if settings.has_audiences and (error := _audience_error(envelope, case, contexts)) is not None:
-        return error
     if case.opens and contexts.count_open_of(sender) >= settings.max_open:
         return refuse(
             "too_many_contexts",
@@ -386,7 +427,7 @@ def added_participants(envelope: Envelope) -> tuple[str, ...]:
     return tuple(one for one in added if is_id(one)) if isinstance(added, list | tuple) else ()
 
 
-def _audience_error(envelope: Envelope, case: LifecycleCase, contexts: ContextTable) -> ErrorInfo | None:
+def _audience_error(envelope: Envelope, case: LifecycleCase, contexts: ContextTable, sees: Sees) -> ErrorInfo | None:
     """Return the violation of rule 11, or None."""
     private, sender = case.private, envelope.sender
     if private is None:
@@ -396,6 +437,8 @@ def _audience_error(envelope: Envelope, case: LifecycleCase, contexts: ContextTa
             )
         return None
     if sender != GATEWAY and sender not in private.audience:
+        if not sees(private.audience):
+            return _unknown_context_error(envelope, envelope.context)
         return refuse(
             "not_in_audience",
             f"context {private.path!r} was opened for others; only {private.owner!r} can add you, with {kinds.SHARE}",
@@ -476,7 +519,10 @@ def collect_flags(
             flags.append(
                 Flag("not_owner", f"context {record.path!r} is concluded by a participant who is not its owner")
             )
-        if case.move == "conclude" and (left := len(contexts.open_inside(record.path))):
+        audience = contexts.audience(record.path)
+        # Those with an audience of their own do not exist for others.
+        open_inside = [one for one in contexts.open_inside(record.path) if contexts.audience(one.path) is audience]
+        if case.move == "conclude" and (left := len(open_inside)):
             inside = "a context inside it is" if left == 1 else f"{left} contexts inside it are"
             flags.append(Flag("left_open", f"{inside} not concluded before it"))
         steps = settings.templates.get(record.template or "", ())
@@ -514,17 +560,21 @@ def _misplaced_error(envelope: Envelope, case: LifecycleCase) -> ErrorInfo:
             param="context",
         )
     if case.standing == "unseen":
-        return refuse(
-            "context_unknown",
-            f"no context is open at {case.path!r}: a {envelope.kind} needs a context that a {kinds.START} opened",
-            kind="not_found",
-            param="context",
-        )
+        return _unknown_context_error(envelope, case.path)
     record = case.nearest
     what = f"{record.path!r} was {record.status}" if record is not None else f"{case.path!r} has ended"
     but = ", and only one conclusion may still follow" if case.standing == "stopped" else ""
     return refuse(
         "context_ended", f"context {what}{but}: a new {kinds.START} outside of it opens another", param="context"
+    )
+
+
+def _unknown_context_error(envelope: Envelope, path: str | None) -> ErrorInfo:
+    return refuse(
+        "context_unknown",
+        f"no context is open at {path!r}: a {envelope.kind} needs a context that a {kinds.START} opened",
+        kind="not_found",
+        param="context",
     )
 
 

@@ -9,25 +9,29 @@ The rules:
 2. A request that correlates to it fulfils it, once. So nothing is done twice, or after it was called off. Capabilities
    decide who may send the request. A request whose method or tool differs from the proposal is flagged.
 3. Only its proposer withdraws it. Any other recipient may reject it. The first decision holds.
-4. A withdrawal and a rejection name their proposal in `correlation_id`; it must exist.
+4. A withdrawal and a rejection name their proposal in `correlation_id`; it must exist. For a participant who may not
+   read a proposal it does not exist, and a request of that participant does not fulfil it.
 5. The response to the fulfilling request is its outcome.
 6. A proposer may reuse an id, because some clients count ids from the start in every process. The new proposal replaces
    the old one. An id of another participant's open proposal cannot be used.
 
 A refused envelope changes nothing, so `replay` of the accepted ones gives the state again. Only the latest proposals
-are remembered. An open one that was dropped can still be done, but not rejected or withdrawn.
+are remembered: open ones longest, and of those the participant with the most loses its oldest. An open one that was
+dropped can still be done, but not rejected or withdrawn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from ..errors import ErrorInfo
 from . import kinds
-from .envelope import Envelope, Flag, refuse
+from .envelope import Envelope, Flag, Sees, readers_of, refuse, sees_as
 from .mcp import tool_of
+from .requests import oldest_of_most
 
 ProposalStatus: TypeAlias = Literal["open", "fulfilled", "rejected", "withdrawn"]
 
@@ -53,6 +57,11 @@ class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Id of the response to the request that fulfilled it."""
     failed: bool = False
     """Whether that response is an error."""
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Who may read it. Empty: everyone."""
+        return readers_of(self.proposer, self.to)
 
 
 class ProposalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,19 +90,30 @@ class Proposals:
             if one.status == "fulfilled" and one.settled_by is not None:
                 self._fulfilled_by.setdefault(one.settled_by, set()).add(one.id)
 
-    def feed(self, envelope: Envelope) -> ProposalVerdict:
-        """Apply the next envelope. Most envelopes have no effect."""
-        if (error := self.refusal(envelope)) is not None:
+    def feed(self, envelope: Envelope, sees: Sees | None = None) -> ProposalVerdict:
+        """Apply the next envelope. Most envelopes have no effect.
+
+        Args:
+            envelope: The envelope.
+            sees: What its sender may read. None: what is for it and for everyone.
+        """
+        if (error := self.refusal(envelope, sees)) is not None:
             return ProposalVerdict(error=error)
+        named = self._named_proposals(envelope, sees)
         flags = tuple(
             Flag("differs", f"it requests something else than {one.id!r} proposed")
-            for one in self._named_proposals(envelope)
+            for one in named
             if envelope.kind == kinds.REQUEST and (one.method, one.tool) != _method_and_tool(envelope)
         )
-        return ProposalVerdict(flags=flags, changed=self.replay(envelope))
+        return ProposalVerdict(flags=flags, changed=self.replay(envelope, {one.id for one in named}))
 
-    def replay(self, envelope: Envelope) -> tuple[str, ...]:
+    def replay(self, envelope: Envelope, changed: Container[str] = ()) -> tuple[str, ...]:
         """Apply an envelope that was accepted before.
+
+        Args:
+            envelope: The envelope.
+            changed: Ids of the proposals that it changed. They are needed for those that its sender could read by a
+                right, or because addresses are advisory.
 
         Returns:
             Ids of the proposals that changed.
@@ -105,7 +125,14 @@ class Proposals:
         status = kinds.kind_of(envelope.kind).proposal_status
         if status is None:
             return ()
-        proposals = [one for one in self._named_proposals(envelope) if one.status == "open"]
+        sees = sees_as(envelope.sender)
+        proposals = [
+            one
+            for name in envelope.correlation_id
+            if (one := self.state.get(name)) is not None
+            and one.status == "open"
+            and (sees(one.readers) or one.id in changed)
+        ]
         for one in proposals:
             one.status, one.by, one.settled_by = status, envelope.sender, envelope.id
             if status == "fulfilled":
@@ -116,19 +143,23 @@ class Proposals:
         """Return the open proposals, the oldest first."""
         return tuple(one for one in self.state.values() if one.status == "open")
 
-    def _named_proposals(self, envelope: Envelope) -> list[Proposal]:
-        return [one for name in envelope.correlation_id if (one := self.state.get(name)) is not None]
+    def _named_proposals(self, envelope: Envelope, sees: Sees | None) -> list[Proposal]:
+        """Return the proposals to which the envelope correlates, of those that its sender may read."""
+        sees = sees or sees_as(envelope.sender)
+        return [
+            one for name in envelope.correlation_id if (one := self.state.get(name)) is not None and sees(one.readers)
+        ]
 
-    def refusal(self, envelope: Envelope) -> ErrorInfo | None:
+    def refusal(self, envelope: Envelope, sees: Sees | None = None) -> ErrorInfo | None:
         """Return why `feed` would refuse the envelope; None if it would not. Changes nothing."""
         if envelope.kind == kinds.PROPOSAL:
             earlier = self.state.get(envelope.id)
             if earlier is None or earlier.status != "open" or earlier.proposer == envelope.sender:
                 return None
-            return refuse("id_conflict", f"id {envelope.id!r} is an open proposal of {earlier.proposer!r}", param="id")
+            return refuse("id_conflict", f"id {envelope.id!r} is another participant's open proposal", param="id")
         if kinds.kind_of(envelope.kind).proposal_status is None:
             return None
-        proposals = self._named_proposals(envelope)
+        proposals = self._named_proposals(envelope, sees)
         if not proposals and envelope.kind != kinds.REQUEST:
             return refuse(
                 "proposal_unknown",
@@ -183,7 +214,8 @@ class Proposals:
             context=envelope.context,
         )
         if len(self.state) > self.max_remembered:
-            self._forget(next((one.id for one in self.state.values() if one.status != "open"), next(iter(self.state))))
+            settled = next((one.id for one in self.state.values() if one.status != "open"), None)
+            self._forget(settled or oldest_of_most({id: one.proposer for id, one in self.state.items()}))
         return (envelope.id,)
 
     def _respond(self, envelope: Envelope) -> tuple[str, ...]:

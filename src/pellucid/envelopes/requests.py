@@ -1,22 +1,31 @@
 """Requests: who may answer an MCP request, and how often.
 
     requests = Requests()
-    verdict = requests.feed(envelope)         # every envelope that passed the other checks, in order
+    verdict = requests.check(envelope, "strict", sees)    # why an envelope is refused, or its flags
+    requests.apply(envelope)                              # every accepted envelope, in order
 
 The rules:
 
 1. A request that names its recipients is answered by them alone, each once.
 2. A call of a tool without recipients is answered once, by a participant who offers the tool. Who has listed tools (a
-   response to `tools/list`) offers them; while no participant has listed the tool, anyone may answer.
+   response to another participant's `tools/list`) offers them. A list counts for those who could read it; for the calls
+   of others it counts only if no list that they could read has the tool. While no participant has listed the tool,
+   anyone may answer.
 3. Any other request without recipients is answered by anyone, each once: so tools are discovered.
-4. A response to a request that is not remembered is flagged: its requester does not wait any more.
+4. Everything else answers no request that is remembered: its requester does not wait any more, or it was never sent.
+   A request that the sender may not read is one of these.
 
-A response that breaks rule 1 to 3 is refused (`strict`) or flagged (`flag`). A refused envelope changes nothing, so
-`replay` of the accepted ones gives the state again. Only the latest requests and tools are remembered.
+A response that breaks a rule is refused (`strict`) or flagged (`flag`). A refused envelope changes nothing, so
+`replay` of the accepted ones gives the state again.
+
+Only the latest requests and tools are remembered. Those that have all their answers are separate, so they never take
+the place of others. Of the others, the participant with the most loses its oldest: so none can displace another's.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -24,13 +33,15 @@ import msgspec
 from ..errors import ErrorInfo
 from ..unicode import truncate
 from . import kinds
-from .envelope import Envelope, Flag, refuse
+from .envelope import Envelope, Flag, Sees, readers_of, refuse, sees_as
 from .mcp import LIST_TOOLS, tool_of
 
 AnswerMode: TypeAlias = Literal["strict", "flag"]
 
 MAX_NAME = 255
 """How many characters of a tool's name are remembered."""
+MAX_LIST_READERS = 64
+"""How many of the participants who could read that a tool is offered are remembered, for each offer."""
 
 UNKNOWN_REQUEST, NOT_ADDRESSED, NOT_OFFERED, ANSWERED = (
     "unknown_request",
@@ -40,7 +51,7 @@ UNKNOWN_REQUEST, NOT_ADDRESSED, NOT_OFFERED, ANSWERED = (
 )
 """The codes of errors and flags."""
 
-_UNTRUSTED = frozenset({NOT_ADDRESSED, NOT_OFFERED, ANSWERED})
+_UNTRUSTED = frozenset({UNKNOWN_REQUEST, NOT_ADDRESSED, NOT_OFFERED, ANSWERED})
 
 
 def is_trusted_response(envelope: Envelope) -> bool:
@@ -51,19 +62,43 @@ def is_trusted_response(envelope: Envelope) -> bool:
 class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One request, and who has answered it."""
 
+    by: str = ""
+    """Who sent it. Empty: not known, in states of older versions."""
     to: tuple[str, ...] = ()
     tool: str | None = None
     """The tool that it calls."""
     lists_tools: bool = False
     answered_by: tuple[str, ...] = ()
 
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Who may read it. Empty: everyone, or not known."""
+        return readers_of(self.by, self.to) if self.by else ()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether no further answer is accepted."""
+        if self.to:
+            return all(one in self.answered_by for one in self.to if one != self.by)
+        return self.tool is not None and bool(self.answered_by)
+
 
 class RequestState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The whole state of `Requests`. Each table is in the order of time, the oldest first."""
 
     requests: dict[str, Request] = {}
+    """Those that may still be answered."""
+    answered: dict[str, Request] = {}
+    """Those that have all their answers."""
+    offers: dict[str, dict[str, tuple[str, ...]]] = {}
+    """Who offers a tool, by its name; with the participants who could read that. Empty: everyone."""
     tools: dict[str, tuple[str, ...]] = {}
-    """Who offers a tool, by its name."""
+    """Who offers a tool, as older versions stored it."""
+
+    def __post_init__(self) -> None:
+        for name, participants in self.tools.items():
+            self.offers.setdefault(name, dict.fromkeys(participants, ()))
+        self.tools = {}
 
 
 class ResponseVerdict(msgspec.Struct, frozen=True):
@@ -81,25 +116,32 @@ class Requests:
         self._max_requests = max_requests
         self._max_tools = max_tools
 
-    def check(self, envelope: Envelope, mode: AnswerMode) -> ResponseVerdict:
-        """Return why an envelope is refused, or its flags. Changes nothing."""
+    def get(self, id: str) -> Request | None:
+        """Return the request with this id, if it is remembered."""
+        return self.state.requests.get(id) or self.state.answered.get(id)
+
+    def check(self, envelope: Envelope, mode: AnswerMode, sees: Sees | None = None) -> ResponseVerdict:
+        """Return why an envelope is refused, or its flags. Changes nothing.
+
+        Args:
+            envelope: The envelope.
+            mode: What happens to a response that breaks a rule.
+            sees: What its sender may read. None: what is for it and for everyone.
+        """
         if envelope.kind != kinds.RESPONSE:
             return ResponseVerdict()
-        known = [(id, one) for id in envelope.correlation_id if (one := self.state.requests.get(id)) is not None]
-        flags: list[Flag] = []
-        if not known:
-            flags.append(Flag(UNKNOWN_REQUEST, "it answers no request that this space remembers"))
-        for id, request in known:
-            error = self._error(envelope.sender, id, request)
-            if error is None:
-                continue
-            if mode == "strict":
-                return ResponseVerdict(error)
-            flags.append(Flag(error.code or NOT_ADDRESSED, error.message))
-        return ResponseVerdict(flags=tuple(flags))
+        sees = sees or sees_as(envelope.sender)
+        known = [(id, one) for id in envelope.correlation_id if (one := self.get(id)) is not None]
+        errors = [_unknown()] if not known else []
+        errors += [error for id, one in known if (error := self._error(envelope.sender, id, one, sees)) is not None]
+        if errors and mode == "strict":
+            return ResponseVerdict(errors[0])
+        return ResponseVerdict(flags=tuple(Flag(error.code or NOT_ADDRESSED, error.message) for error in errors))
 
-    def _error(self, sender: str, id: str, request: Request) -> ErrorInfo | None:
+    def _error(self, sender: str, id: str, request: Request, sees: Sees) -> ErrorInfo | None:
         name = truncate(id)
+        if not sees(request.readers):
+            return _unknown()
         if request.to:
             if sender not in request.to:
                 return refuse(
@@ -109,7 +151,7 @@ class Requests:
                     param="correlation_id",
                 )
         elif request.tool is not None:
-            offered_by = self.state.tools.get(request.tool, ())
+            offered_by = self._offered_by(request.tool, request.by)
             if offered_by and sender not in offered_by:
                 return refuse(
                     NOT_OFFERED,
@@ -124,47 +166,87 @@ class Requests:
             return refuse(ANSWERED, f"{sender!r} has answered request {name!r} before", param="correlation_id")
         return None
 
+    def _offered_by(self, tool: str, requester: str) -> list[str]:
+        """Return who offers a tool to a requester (rule 2)."""
+        offers, sees = self.state.offers.get(tool, {}), sees_as(requester)
+        return [one for one, readers in offers.items() if sees(readers)] or list(offers)
+
     def apply(self, envelope: Envelope) -> None:
         """Apply an accepted envelope."""
         if envelope.kind == kinds.REQUEST:
-            tool = tool_of(envelope)
-            self.state.requests.pop(envelope.id, None)
-            self.state.requests[envelope.id] = Request(
-                to=envelope.recipients,
-                tool=tool[:MAX_NAME] if tool is not None else None,
-                lists_tools=envelope.payload.get("method") == LIST_TOOLS,
-            )
-            if len(self.state.requests) > self._max_requests:
-                del self.state.requests[next(iter(self.state.requests))]
+            self._remember(envelope)
         elif envelope.kind == kinds.RESPONSE:
+            sees = sees_as(envelope.sender)
             for id in envelope.correlation_id:
-                request = self.state.requests.get(id)
-                if request is None or self._error(envelope.sender, id, request) is not None:
+                request = self.get(id)
+                if request is None or self._error(envelope.sender, id, request, sees) is not None:
                     continue
                 request.answered_by = (*request.answered_by, envelope.sender)
-                if request.lists_tools:
-                    self._list(envelope.sender, envelope.payload.get("result"))
+                if request.is_answered and self.state.requests.pop(id, None) is not None:
+                    self.state.answered[id] = request
+                    _drop_oldest(self.state.answered, self._max_requests)
+                # One's own list, which others need not know of, offers nothing to them.
+                if request.lists_tools and envelope.sender != request.by:
+                    self._list(envelope)
         elif envelope.kind == kinds.KICK:
             self._forget_participant(envelope.payload.get("participant_id"))
 
-    def _list(self, participant: str, result: Any) -> None:
-        """Remember who offers the tools of a result of `tools/list`."""
+    def _remember(self, envelope: Envelope) -> None:
+        tool, requests = tool_of(envelope), self.state.requests
+        requests.pop(envelope.id, None)
+        self.state.answered.pop(envelope.id, None)
+        requests[envelope.id] = Request(
+            by=envelope.sender,
+            to=envelope.recipients,
+            tool=tool[:MAX_NAME] if tool is not None else None,
+            lists_tools=envelope.payload.get("method") == LIST_TOOLS,
+        )
+        if len(requests) > self._max_requests:
+            del requests[oldest_of_most({id: one.by for id, one in requests.items()})]
+
+    def _list(self, envelope: Envelope) -> None:
+        """Remember who offers the tools of a result of `tools/list`, and who could read that."""
+        result = envelope.payload.get("result")
         listed = result.get("tools") if isinstance(result, dict) else None
+        readers = envelope.readers
         for tool in (listed if isinstance(listed, list) else ())[: self._max_tools]:
             name = tool.get("name") if isinstance(tool, dict) else None
             if not isinstance(name, str):
                 continue
             name = name[:MAX_NAME]
-            offered_by = self.state.tools.pop(name, ())
-            self.state.tools[name] = tuple(dict.fromkeys((*offered_by, participant)))
-            if len(self.state.tools) > self._max_tools:
-                del self.state.tools[next(iter(self.state.tools))]
+            offers = self.state.offers.pop(name, {})
+            earlier = offers.get(envelope.sender, readers)
+            offers[envelope.sender] = (
+                tuple(dict.fromkeys((*earlier, *readers)))[-MAX_LIST_READERS:] if earlier and readers else ()
+            )
+            self.state.offers[name] = offers
+            _drop_oldest(self.state.offers, self._max_tools)
 
     def _forget_participant(self, participant: Any) -> None:
-        for name, offered_by in list(self.state.tools.items()):
-            if participant in offered_by:
-                rest = tuple(one for one in offered_by if one != participant)
-                if rest:
-                    self.state.tools[name] = rest
-                else:
-                    del self.state.tools[name]
+        for name, offers in list(self.state.offers.items()):
+            if isinstance(participant, str) and offers.pop(participant, None) is not None and not offers:
+                del self.state.offers[name]
+
+
+def oldest_of_most(owners: Mapping[str, str]) -> str:
+    """Return the id to forget, of a table that is full: the oldest of the participant who has the most.
+
+    Args:
+        owners: The participant who has each id, the oldest id first.
+    """
+    most, _ = Counter(owners.values()).most_common(1)[0]
+    return next(id for id, owner in owners.items() if owner == most)
+
+
+def _drop_oldest(table: dict[str, Any], maximum: int) -> None:
+    if len(table) > maximum:
+        del table[next(iter(table))]
+
+
+def _unknown() -> ErrorInfo:
+    return refuse(
+        UNKNOWN_REQUEST,
+        "it answers no request that this space remembers; `correlation_id` is the id of the request",
+        kind="not_found",
+        param="correlation_id",
+    )

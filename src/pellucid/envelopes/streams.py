@@ -9,9 +9,11 @@ The rules:
 1. The gateway answers a `stream/request` with a `stream/open`, which has the id of the stream and the fields of the
    request. Only who is connected may open streams, and a limited number of them.
 2. The readers are the recipients of the `stream/open`: the owner and the `target` of the request, or its recipients, or
-   the audience of its context; everyone if it has none of these.
+   the audience of its context; everyone if it has none of these. Who does not read a stream does not learn that it
+   exists.
 3. The owner writes, closes, lets others write (`stream/grant-write`, `revoke-write`) and hands the stream over
-   (`transfer-ownership`). The gateway announces each change. Other envelopes of these kinds are refused.
+   (`transfer-ownership`), of a stream in a context only to participants of its audience. The gateway announces each
+   change. Other envelopes of these kinds are refused.
 4. The gateway closes a stream whose owner leaves, is removed, or may not request it any more. Writers who leave are
    not writers any more.
 5. A `stream/close` of a stream that the gateway did not open, and `stream/open` and announcements of participants, are
@@ -31,7 +33,7 @@ from msgspec.structs import replace
 from ..errors import ErrorInfo
 from ..unicode import truncate
 from . import kinds
-from .envelope import GATEWAY, Envelope, EnvelopeError, is_id, refuse
+from .envelope import GATEWAY, Envelope, EnvelopeError, Sees, is_id, refuse, sees_as
 from .translate import time_text
 from .visibility import SpaceViewer
 
@@ -63,21 +65,22 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ids of the request and of the `stream/open`."""
     readers: tuple[str, ...] = ()
     """Empty: everyone."""
+    context: str | None = None
     requested_to: tuple[str, ...] = ()
     """The recipients of the request."""
     details: dict[str, Any] = {}
     """The fields of the request."""
 
+    @property
+    def audience(self) -> tuple[str, ...]:
+        """Who learns of it and of its changes: its readers and its writers. Empty: everyone."""
+        return tuple(dict.fromkeys((*self.readers, *self.writers))) if self.readers else ()
+
     def is_read_by(self, viewer: SpaceViewer) -> bool:
         """Check whether a viewer receives the data. It may be reasoning, so it needs the full view and that right."""
         if viewer.view != "full" or not viewer.reasoning:
             return False
-        return not self.readers or viewer.participant in self.audience or viewer.observes
-
-    @property
-    def audience(self) -> tuple[str, ...]:
-        """Who learns of its changes: its readers and its writers. Empty: everyone."""
-        return tuple(dict.fromkeys((*self.readers, *self.writers))) if self.readers else ()
+        return viewer.observes or sees_as(viewer.participant)(self.audience)
 
     def describe(self) -> dict[str, Any]:
         """Return the stream as a welcome lists it."""
@@ -97,6 +100,8 @@ class Membership(NamedTuple):
     is_member: Callable[[str], bool]
     is_present: Callable[[str], bool]
     may_send: Callable[[Envelope], bool]
+    audience_of: Callable[[str], tuple[str, ...] | None]
+    """The audience of a context, which is empty if it is for everyone. None: the context is not remembered."""
     max_streams: int
 
 
@@ -108,14 +113,19 @@ class Streams:
         self._request: Envelope | None = None
         """The newest request. The `stream/open` is the next envelope."""
 
-    def writable(self, stream_id: str, participant: str) -> Stream:
+    def writable(self, stream_id: str, participant: str, sees: Sees | None = None) -> Stream:
         """Return the stream of a frame.
+
+        Args:
+            stream_id: The id of the stream.
+            participant: The sender of the frame.
+            sees: What it may read. None: what is for it and for everyone.
 
         Raises:
             StreamError: If there is no such stream, or the participant may not write to it.
         """
         stream = self.state.get(stream_id)
-        if stream is None:
+        if stream is None or not (sees or sees_as(participant))(stream.audience):
             raise StreamError(
                 "the frame belongs to no open stream of this space; open one with stream/request, on a socket",
                 "stream_not_found",
@@ -130,8 +140,14 @@ class Streams:
             )
         return stream
 
-    def check(self, envelope: Envelope, membership: Membership) -> ErrorInfo | None:
-        """Return why a `stream/*` of a participant is refused, or None."""
+    def check(self, envelope: Envelope, membership: Membership, sees: Sees | None = None) -> ErrorInfo | None:
+        """Return why a `stream/*` of a participant is refused, or None.
+
+        Args:
+            envelope: The envelope.
+            membership: The participants.
+            sees: What its sender may read. None: what is for it and for everyone.
+        """
         sender, payload = envelope.sender, envelope.payload
         if sender == GATEWAY or envelope.family != "stream":
             return None
@@ -139,8 +155,8 @@ class Streams:
             return self._request_error(envelope, membership)
         if envelope.kind not in (kinds.STREAM_CLOSE, *_CONTROLS):
             return None
-        stream = self._named(envelope)
-        if stream is None:
+        stream = self.named(envelope)
+        if stream is None or not (sees or sees_as(sender))(stream.audience):
             if envelope.kind == kinds.STREAM_CLOSE:
                 return None
             return refuse("stream_not_found", "payload.stream_id: no such stream is open", param="payload.stream_id")
@@ -158,6 +174,14 @@ class Streams:
             return None
         if not isinstance(name, str) or not membership.is_member(name):
             return refuse("participant_not_found", f"payload.{field}: not in this space", param=f"payload.{field}")
+        if not self._may_join(stream, name, membership):
+            return refuse(
+                "not_in_audience",
+                f"payload.{field}: {name!r} is not in the audience of the stream's context; its starter can add "
+                f"participants with {kinds.SHARE}",
+                param=f"payload.{field}",
+                kind="forbidden",
+            )
         if envelope.kind == kinds.STREAM_TRANSFER:
             if self._is_full(name, membership):
                 return _too_many(name, membership.max_streams)
@@ -187,10 +211,17 @@ class Streams:
             )
         return None
 
+    def _may_join(self, stream: Stream, participant: str, membership: Membership) -> bool:
+        """Check whether a participant is in the audience of the context of a stream, if that has one."""
+        if stream.context is None:
+            return True
+        audience = membership.audience_of(stream.context)
+        return sees_as(participant)(stream.audience if audience is None else audience)
+
     def _is_full(self, participant: str, membership: Membership) -> bool:
         return sum(one.owner == participant for one in self.state.values()) >= membership.max_streams
 
-    def _named(self, envelope: Envelope) -> Stream | None:
+    def named(self, envelope: Envelope) -> Stream | None:
         """Return the stream that an envelope names by its id, or by a correlation to its request or opening."""
         stream_id = envelope.payload.get("stream_id")
         if isinstance(stream_id, str):
@@ -205,7 +236,7 @@ class Streams:
         if envelope.kind == kinds.STREAM_REQUEST:
             self._request = envelope
         elif envelope.kind == kinds.STREAM_CLOSE:
-            stream = self._named(envelope)
+            stream = self.named(envelope)
             if stream is not None and envelope.sender in (GATEWAY, stream.owner):
                 del self.state[stream.id]
         elif envelope.sender == GATEWAY:
@@ -226,6 +257,7 @@ class Streams:
                 created=time_ms,
                 opening=(*envelope.correlation_id, envelope.id),
                 readers=envelope.recipients,
+                context=envelope.context,
                 requested_to=request.to if request is not None and request.id in envelope.correlation_id else (),
                 details={name: value for name, value in payload.items() if name not in _STRUCTURE or name == "target"},
             )
@@ -246,7 +278,7 @@ class Streams:
         if envelope.sender != GATEWAY:
             if envelope.kind == kinds.STREAM_REQUEST:
                 return [self._opening(envelope, membership)]
-            if envelope.kind in _CONTROLS and (stream := self._named(envelope)) is not None:
+            if envelope.kind in _CONTROLS and (stream := self.named(envelope)) is not None:
                 return [_announcement(stream, envelope)]
         left = _who_left(envelope)
         if not self.state or (left is None and not rights_changed):

@@ -317,7 +317,8 @@ class Space:
         """
         self.last_used = monotonic()
         self._ingest.charge_stream_frame(session.participant, data)
-        stream = self._live.state.streams.writable(stream_id, session.participant)
+        state, participant = self._live.state, session.participant
+        stream = state.streams.writable(stream_id, participant, state.sees(participant))
         try:
             text = data.encode() if isinstance(data, str) else data.decode().encode()
         except UnicodeError:

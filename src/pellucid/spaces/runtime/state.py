@@ -5,8 +5,12 @@
 
 The state is the fold of the log and of nothing else, so every replica has the same one. The configuration reaches it
 through the log, too (`kinds.CONFIGURED`). An envelope is judged in this order: whether proposals or requests refuse it;
-whether its sender may send it, and its effect on rights; whether any of its recipients is in the space; its place in a
-context, and its audience; its effect on proposals and requests. A refused envelope changes nothing.
+whether its sender may send it; whether any of its recipients is in the space; its place in a context; its effect on
+rights. Only then something changes: a refused envelope changes nothing.
+
+What a participant may not read does not exist for it (`sees`): a proposal, a request, a context or a stream of others
+is treated like an unknown one. An answer that names no recipients is for those who may read what it answers
+(`_inherited_readers`), also outside of its context.
 
 A `Note` is stored with each envelope: what the gateway found when it accepted it.
 
@@ -20,7 +24,7 @@ the chat. The same holds for those that a `reasoning/share` adds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -28,10 +32,11 @@ from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, Envelope, kinds
 from ...envelopes.capability import read_capabilities
-from ...envelopes.envelope import Flag
-from ...envelopes.grants import Ledger, LedgerState, RightsChange, changes_rights
+from ...envelopes.envelope import Flag, Sees
+from ...envelopes.grants import Ledger, LedgerState, RightsChange, changes_rights, denial
 from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings, added_participants
+from ...envelopes.mcp import CANCELLED
 from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
@@ -116,6 +121,9 @@ def read_note(data: bytes) -> Note:
 
 
 _ANNOTATION_FIELDS = frozenset({"reason", "email"})
+
+_ANSWERS = frozenset({kinds.RESPONSE, kinds.WITHDRAW, kinds.REJECT})
+"""The kinds that answer a request or a proposal."""
 
 READ_REASONING = "reasoning/read"
 OBSERVE = "space/observe"
@@ -207,31 +215,36 @@ class SpaceState:
         """
         time_ms = max(time_ms, self.latest_at_ms)
         envelope = replace(envelope, seq=self.head + 1)
-        if (error := self.proposals.refusal(envelope)) is not None:
+        sees = self.sees(envelope.sender)
+        if (error := self.proposals.refusal(envelope, sees)) is not None:
             return Judgement(error=error)
-        response_verdict = self.requests.check(envelope, self.settings.responses)
+        response_verdict = self.requests.check(envelope, self.settings.responses, sees)
         if response_verdict.error is not None:
             return Judgement(error=response_verdict.error)
-        ledger_before = self.ledger.dump() if changes_rights(envelope.kind) else None
-        ruling = self.ledger.feed(envelope)
-        if ruling.refusal is not None:
-            return Judgement(error=ruling.refusal)
+        decision = self.ledger.decide(envelope)
+        if not decision.allowed:
+            return Judgement(error=denial(decision))
         unknown = unknown_targets(envelope, self.ledger)
         param = "payload.participants" if envelope.kind == kinds.SHARE else "to"
         if unknown and len(unknown) == len(_targets(envelope)):
             return Judgement(error=target_not_found(unknown, self.ledger.members, param))
         if (error := self._talk_refusal(envelope, time_ms)) is not None:
             return Judgement(error=error)
-        if envelope.family == "stream" and (error := self.streams.check(envelope, self._membership())) is not None:
+        if (
+            envelope.family == "stream"
+            and (error := self.streams.check(envelope, self._membership(), sees)) is not None
+        ):
             return Judgement(error=error)
-        verdict = self.lifecycle.feed(envelope, time_ms=time_ms, known_ids=known.ids, ended_paths=known.paths)
-        if verdict.error is not None:
-            if ledger_before is not None:
-                self.ledger = Ledger.load(ledger_before)
-            return Judgement(error=verdict.error)
-        if verdict.audience and not envelope.to:
-            envelope = replace(envelope, audience=verdict.audience)
-        proposal_verdict = self.proposals.feed(envelope)
+        checked = self.lifecycle.check(envelope, known_ids=known.ids, ended_paths=known.paths, sees=sees)
+        if checked.error is not None:
+            return Judgement(error=checked.error)
+        ruling = self.ledger.apply(envelope, decision)
+        if ruling.refusal is not None:
+            return Judgement(error=ruling.refusal)
+        verdict = self.lifecycle.apply(envelope, checked, time_ms=time_ms)
+        if not envelope.to and (audience := verdict.audience or self._inherited_readers(envelope, sees)):
+            envelope = replace(envelope, audience=audience)
+        proposal_verdict = self.proposals.feed(envelope, sees)
         self.requests.apply(envelope)
         self.talk.apply(envelope, verdict.place.path, verdict.ended, self._named_people, time_ms)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
@@ -257,7 +270,8 @@ class SpaceState:
             envelope = replace(envelope, payload=meaning)
         changes = self.ledger.replay(envelope)
         verdict = self.lifecycle.replay(envelope, time_ms=stored.at)
-        self.proposals.replay(envelope)
+        settles = envelope.correlation_id and kinds.kind_of(envelope.kind).proposal_status
+        self.proposals.replay(envelope, read_note(stored.note).proposals if settles else ())
         self.requests.apply(envelope)
         self.talk.apply(envelope, verdict.place.path, verdict.ended, self._named_people, stored.at)
         return (*changes, *self._fold(envelope, stored.at))
@@ -410,8 +424,63 @@ class SpaceState:
             is_member=self.ledger.is_member,
             is_present=self.present_since.__contains__,
             may_send=lambda envelope: self.ledger.decide(envelope).allowed,
+            audience_of=self._audience_of,
             max_streams=self.settings.limits.open_streams,
         )
+
+    # --- who reads what
+
+    def sees(self, participant: str) -> Sees:
+        """Return what a participant may read. It is the rule of `visibility` for what is for others."""
+
+        def sees(readers: Collection[str]) -> bool:
+            return (
+                not readers
+                or participant in readers
+                or participant == GATEWAY
+                or self.settings.advisory
+                or self.ledger.holds_right(participant, OBSERVE)
+            )
+
+        return sees
+
+    def _inherited_readers(self, envelope: Envelope, sees: Sees) -> tuple[str, ...]:
+        """Return who reads an answer without recipients: those who may read all that it answers. Empty: everyone.
+
+        A request that fulfils a proposal is not an answer, because its sender chooses whose tool it calls. But it stays
+        within the audience of the proposal's context. What is done with a stream is for its participants.
+        """
+        if self.settings.advisory or envelope.family not in ("mcp", "stream"):
+            return ()
+        groups: list[tuple[str, ...]] = []
+        if envelope.family == "stream":
+            stream = self.streams.named(envelope)
+            groups = [stream.audience] if stream is not None else []
+        else:
+            is_answer = envelope.kind in _ANSWERS or envelope.payload.get("method") == CANCELLED
+            for id in envelope.correlation_id:
+                proposal, request = self.proposals.state.get(id), self.requests.get(id)
+                if proposal is not None and is_answer:
+                    groups.append(proposal.readers)
+                elif proposal is not None and proposal.context is not None and sees(proposal.readers):
+                    groups.append(self._audience_of(proposal.context) or ())
+                if request is not None and is_answer:
+                    groups.append(request.readers)
+        groups = [one for one in groups if one and sees(one)]
+        if not groups:
+            return ()
+        return tuple(one for one in groups[0] if all(one in other for other in groups)) or (envelope.sender,)
+
+    def _audience_of(self, written: str) -> tuple[str, ...] | None:
+        """Return the audience of a context, empty if it is for everyone; None if it is not remembered."""
+        if self.settings.advisory:
+            return ()
+        contexts = self.lifecycle.contexts
+        path = contexts.resolve(written)
+        private = contexts.audience(path)
+        if private is None:
+            return () if contexts.get(path) is not None else None
+        return private.audience
 
     # --- queries
 
