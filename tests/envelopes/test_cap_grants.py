@@ -292,7 +292,10 @@ def test_the_number_of_revoked_patterns_is_limited() -> None:
     ledger = make_ledger(admin=["*"], bob=["*"])
     for number in range(MAX_REVOKED):
         events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=[f"mcp/a{number}"])))
+    events_of(ledger.feed(grant("admin", "bob", "chat")))
+    before = ledger.dump()
     assert refusal_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["chat"])))[0] == "too_many"
+    assert ledger.dump() == before, "neither the grant nor the configured capability is taken"
     events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["mcp/*"])))
     events_of(ledger.feed(revoke("admin", recipient="bob", capabilities=["chat"])))
     assert not is_allowed(ledger, "bob", "chat")

@@ -143,7 +143,7 @@ def test_who_may_not_read_a_context_does_not_learn_whose_it_is() -> None:
 
 
 @pytest.mark.parametrize(("to", "expected"), [((), {"left_open"}), (("b",), set())])
-def test_a_conclusion_does_not_tell_of_contexts_for_fewer(to: tuple[str, ...], expected: set[str]) -> None:
+def test_flags_of_a_conclusion_count_no_contexts_for_fewer(to: tuple[str, ...], expected: set[str]) -> None:
     space = life()
     feed_all(space, envelope_of("start", id="m1", by="a"), envelope_of("start", "m1", id="m2", by="a", to=to))
     assert flags(space.feed(envelope_of("conclusion", "m1", by="a"))) == expected

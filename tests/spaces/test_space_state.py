@@ -192,7 +192,7 @@ def test_an_answer_stays_with_those_who_could_read_the_request(about: str, conte
     """Also if its context is for everyone."""
     state = private_space()
     say(state, "bob", "reasoning/start", "r-2")
-    fields = {"correlation_id": [about], "context": context, "payload": {"result": 1}}
+    fields: dict[str, Any] = {"correlation_id": [about], "context": context, "payload": {"result": 1}}
     assert set(say(state, "dee", "mcp/response", **fields).readers) == {"ada", "dee"}
 
 
@@ -200,13 +200,13 @@ def test_an_answer_to_several_is_for_those_who_may_read_all() -> None:
     state = private_space()
     say(state, "bob", "mcp/request", "q-3", to=["dee", "cyd"], payload={"method": "tools/list"})
     say(state, "bob", "mcp/request", "q-4", payload={"method": "tools/list"})
-    answers = {"correlation_id": ["q-2", "q-3", "q-4"], "payload": {"result": 1}}
+    answers: dict[str, Any] = {"correlation_id": ["q-2", "q-3", "q-4"], "payload": {"result": 1}}
     assert say(state, "dee", "mcp/response", **answers).readers == ("dee",)
 
 
 def test_its_recipients_are_the_choice_of_the_sender() -> None:
     state = private_space()
-    fields = {"correlation_id": ["q-2"], "to": ["ada", "cyd"], "payload": {"result": 1}}
+    fields: dict[str, Any] = {"correlation_id": ["q-2"], "to": ["ada", "cyd"], "payload": {"result": 1}}
     assert say(state, "dee", "mcp/response", **fields).readers == ("dee", "ada", "cyd")
 
 
