@@ -22,6 +22,7 @@ dropped can still be done, but not rejected or withdrawn.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container
 from typing import Literal, TypeAlias
 
@@ -31,7 +32,7 @@ from ..errors import ErrorInfo
 from . import kinds
 from .envelope import Envelope, Flag, Sees, readers_of, refuse, sees_as
 from .mcp import tool_of
-from .requests import oldest_of_most
+from .requests import participant_with_most
 
 ProposalStatus: TypeAlias = Literal["open", "fulfilled", "rejected", "withdrawn"]
 
@@ -99,6 +100,8 @@ class Proposals:
         """
         if (error := self.refusal(envelope, sees)) is not None:
             return ProposalVerdict(error=error)
+        if not envelope.correlation_id:
+            return ProposalVerdict(changed=self.replay(envelope))
         named = self._named_proposals(envelope, sees)
         flags = tuple(
             Flag("differs", f"it requests something else than {one.id!r} proposed")
@@ -123,7 +126,7 @@ class Proposals:
         if envelope.kind == kinds.RESPONSE:
             return self._respond(envelope)
         status = kinds.kind_of(envelope.kind).proposal_status
-        if status is None:
+        if status is None or not envelope.correlation_id:
             return ()
         sees = sees_as(envelope.sender)
         proposals = [
@@ -215,7 +218,8 @@ class Proposals:
         )
         if len(self.state) > self.max_remembered:
             settled = next((one.id for one in self.state.values() if one.status != "open"), None)
-            self._forget(settled or oldest_of_most({id: one.proposer for id, one in self.state.items()}))
+            most = participant_with_most(Counter(one.proposer for one in self.state.values())) if not settled else None
+            self._forget(settled or next(one.id for one in self.state.values() if one.proposer == most))
         return (envelope.id,)
 
     def _respond(self, envelope: Envelope) -> tuple[str, ...]:

@@ -115,6 +115,8 @@ class Requests:
         self.state = state if state is not None else RequestState()
         self._max_requests = max_requests
         self._max_tools = max_tools
+        self._counts = Counter(one.by for one in self.state.requests.values())
+        """How many requests each participant has in `state.requests`."""
 
     def get(self, id: str) -> Request | None:
         """Return the request with this id, if it is remembered."""
@@ -182,7 +184,7 @@ class Requests:
                 if request is None or self._error(envelope.sender, id, request, sees) is not None:
                     continue
                 request.answered_by = (*request.answered_by, envelope.sender)
-                if request.is_answered and self.state.requests.pop(id, None) is not None:
+                if request.is_answered and self._remove(id):
                     self.state.answered[id] = request
                     _drop_oldest(self.state.answered, self._max_requests)
                 # One's own list, which others need not know of, offers nothing to them.
@@ -193,7 +195,7 @@ class Requests:
 
     def _remember(self, envelope: Envelope) -> None:
         tool, requests = tool_of(envelope), self.state.requests
-        requests.pop(envelope.id, None)
+        self._remove(envelope.id)
         self.state.answered.pop(envelope.id, None)
         requests[envelope.id] = Request(
             by=envelope.sender,
@@ -201,8 +203,19 @@ class Requests:
             tool=tool[:MAX_NAME] if tool is not None else None,
             lists_tools=envelope.payload.get("method") == LIST_TOOLS,
         )
+        self._counts[envelope.sender] += 1
         if len(requests) > self._max_requests:
-            del requests[oldest_of_most({id: one.by for id, one in requests.items()})]
+            most = participant_with_most(self._counts)
+            self._remove(next(id for id, one in requests.items() if one.by == most))
+
+    def _remove(self, id: str) -> bool:
+        request = self.state.requests.pop(id, None)
+        if request is None:
+            return False
+        self._counts[request.by] -= 1
+        if not self._counts[request.by]:
+            del self._counts[request.by]
+        return True
 
     def _list(self, envelope: Envelope) -> None:
         """Remember who offers the tools of a result of `tools/list`, and who could read that."""
@@ -228,14 +241,9 @@ class Requests:
                 del self.state.offers[name]
 
 
-def oldest_of_most(owners: Mapping[str, str]) -> str:
-    """Return the id to forget, of a table that is full: the oldest of the participant who has the most.
-
-    Args:
-        owners: The participant who has each id, the oldest id first.
-    """
-    most, _ = Counter(owners.values()).most_common(1)[0]
-    return next(id for id, owner in owners.items() if owner == most)
+def participant_with_most(counts: Mapping[str, int]) -> str:
+    """Return the participant who has the most in a table that is full, and loses the oldest. All replicas agree."""
+    return max(counts, key=lambda one: (counts[one], one))
 
 
 def _drop_oldest(table: dict[str, Any], maximum: int) -> None:
