@@ -39,8 +39,11 @@ class SpaceStore:
         self, envelopes: Iterable[Envelope], *, mode: Mode = "strict", name: str | None = None, recorded: bool = False
     ) -> SpaceLog:
         """Create a space with those of these envelopes that are accepted, one second apart."""
+        return self.rows(accepted(envelopes, mode=mode), name=name, recorded=recorded)
+
+    def rows(self, rows: list[StoredEnvelope], *, name: str | None = None, recorded: bool = False) -> SpaceLog:
+        """Create a space with these rows."""
         name = name or f"room-{next(self._names)}"
-        rows = accepted(envelopes, mode=mode)
         self.run(self._put(name, rows, recorded))
         return SpaceLog(self, name, rows)
 

@@ -2,10 +2,11 @@
 
 Only what belongs to the context is read: everything within its outermost context, the envelopes that triggered it, and
 those that correlate to its starts and requests (answers, responses, what it led to). A tree has at most `max_envelopes`
-envelopes and `MAX_LINKED` linked ones, or about `visible_log.MAX_HELD_BYTES` bytes of them. If there are more, the
-envelopes that begin and end contexts are read nevertheless, and `last` says from where the rest can be paged.
+visible envelopes and `MAX_LINKED` linked ones, or about `visible_log.MAX_HELD_BYTES` bytes of them. If there are more,
+the envelopes that begin and end contexts are read nevertheless, and `last` says from where the rest can be paged.
 
-Invisible envelopes decide the status of a context. Nothing else about them is shown: not who opened it, nor what for.
+Invisible envelopes decide where a context begins and ends, and its status. Nothing else about them is shown: not who
+opened it, nor what for.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from ...envelopes import Envelope, context, kinds
 from ...envelopes.envelope import is_id
 from ...envelopes.tree import Tree, build_trees
-from .visible_log import MAX_HELD_BYTES, PAGE_SIZE, VisibleLog
+from .visible_log import MAX_HELD_BYTES, MAX_RANGE, PAGE_SIZE, VisibleLog
 
 if TYPE_CHECKING:
     from ...storage import StoredEnvelope
@@ -55,15 +56,12 @@ class RawContext(msgspec.Struct):
 
     root: str
     rows: list[StoredEnvelope]
+    """What is visible, and what begins and ends contexts."""
     is_truncated: bool
-    """Whether there was more. Then steps after `last` are missing."""
+    """Whether there may be more. Then steps after `last` are missing."""
     last: int
-    size_bytes: int = 0
-    """Number of bytes that were read for it."""
-
-    @property
-    def count(self) -> int:
-        return len(self.rows)
+    visible_count: int
+    visible_bytes: int
 
     def opening_seqs(self, path: str) -> list[int]:
         """Return the numbers of the envelopes that opened the path.
@@ -75,24 +73,47 @@ class RawContext(msgspec.Struct):
 
 async def load_context(log: VisibleLog, root: str, *, max_envelopes: int = MAX_ENVELOPES) -> RawContext:
     """Read the outermost context `root`, completely or the first `max_envelopes` envelopes."""
-    rows: list[StoredEnvelope] = []
-    after, has_more, size_bytes = 0, True, 0
-    while has_more and len(rows) <= max_envelopes and size_bytes < MAX_HELD_BYTES:
-        step = min(PAGE_SIZE, max_envelopes - len(rows) + 1)
-        page = await log.spaces.page(log.owner, log.name, after=after, limit=step, within=root)
-        rows += map(log.with_flags, page)
-        has_more, size_bytes = page.has_more, size_bytes + page.total_bytes
-        after = page[-1].envelope.seq if page else after
-    is_truncated = len(rows) > max_envelopes or has_more
-    rows = rows[:max_envelopes]
-    last = rows[-1].envelope.seq if rows else 0
-    if is_truncated:
-        boundaries = await log.spaces.page(
-            log.owner, log.name, after=last, limit=PAGE_SIZE, kinds=_BOUNDARY_KINDS, within=root
+    raw = RawContext(root, [], False, 0, 0, 0)
+    if await _read_rows(log, raw, max_envelopes):
+        raw.is_truncated = True
+        rows = await log.spaces.page(
+            log.owner, log.name, after=raw.last, limit=PAGE_SIZE, kinds=_BOUNDARY_KINDS, within=root
         )
-        rows += map(log.with_flags, boundaries)
-        size_bytes += boundaries.total_bytes
-    return RawContext(root, rows, is_truncated, last, size_bytes)
+        raw.rows += map(log.with_flags, rows)
+        raw.visible_bytes += sum(
+            size for stored, size in zip(rows, rows.sizes_bytes, strict=True) if log.is_visible(stored)
+        )
+    return raw
+
+
+async def _read_rows(log: VisibleLog, raw: RawContext, max_envelopes: int) -> bool:
+    """Read the rows of a context from its beginning, and return whether there may be more visible ones.
+
+    It ends at a visible envelope or, like every result, `MAX_RANGE` numbers after the first.
+    """
+    end: int | None = None
+    after, is_ended, has_more = 0, False, True
+    while has_more:
+        step = min(PAGE_SIZE, max(max_envelopes - raw.visible_count + 1, 50))
+        rows = await log.spaces.page(log.owner, log.name, after=after, before=end, limit=step, within=raw.root)
+        has_more = rows.has_more
+        for stored, size in zip(rows, rows.sizes_bytes, strict=True):
+            after, place = stored.envelope.seq, stored.place
+            end = end or after + MAX_RANGE
+            is_ended = is_ended or (place.role == "ends" and place.path == raw.root)
+            if log.is_visible(stored):
+                if raw.visible_count == max_envelopes or raw.visible_bytes >= MAX_HELD_BYTES:
+                    return True
+                raw.visible_count += 1
+                raw.visible_bytes += size
+                raw.last = after
+            elif place.role not in ("opens", "ends"):
+                continue
+            raw.rows.append(log.with_flags(stored))
+    if end is None or is_ended or end > await log.head():
+        return False
+    raw.last = end - 1
+    return True
 
 
 def build_visible_trees(log: VisibleLog, raw: RawContext, linked: Iterable[StoredEnvelope] = ()) -> tuple[Tree, ...]:
@@ -259,7 +280,7 @@ async def _load_correlated(log: VisibleLog, ids: Sequence[str], *, after: int) -
     has_more, held_bytes = False, 0
     for start in range(0, len(ids), _IDS_PER_QUERY):
         page = await log.find_correlated(ids[start : start + _IDS_PER_QUERY], after=after, limit=MAX_LINKED)
-        rows += page
+        rows += page.rows
         has_more, held_bytes = has_more or page.has_more, held_bytes + page.total_bytes
         if len(rows) >= MAX_LINKED or held_bytes >= MAX_HELD_BYTES:
             has_more = has_more or start + _IDS_PER_QUERY < len(ids)

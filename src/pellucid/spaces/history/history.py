@@ -6,8 +6,9 @@
 
 The rules:
 
-* A viewer gets nothing that `envelopes.is_shown` does not show: not in a snippet, a count, a summary or a reference
-  either. Sequence numbers are not secret. Neither is the status of a context of which the viewer sees a part.
+* A viewer gets nothing that `envelopes.is_shown` does not show: not in a snippet, a count, a position, a summary or a
+  reference either. Sequence numbers are not secret. Neither is the status of a context of which the viewer sees a part,
+  nor where it begins and ends.
 * No result holds a whole space. Pages are bounded and say where to go on; an export or a replay holds one batch at a
   time.
 * Nothing here writes. What is read again must not be acted on.
@@ -42,7 +43,7 @@ from .context_tree import ContextTree, read_tree
 from .export import ExportFormat
 from .summaries import Contexts, Patterns
 from .training import ReasoningForm
-from .visible_log import EnvelopeFilter, Page, ScanBudget, VisibleLog
+from .visible_log import EnvelopeFilter, Page, VisibleLog
 
 if TYPE_CHECKING:
     from ...storage import Store
@@ -189,23 +190,11 @@ class History:
         """Search all strings of the payloads (`storage.search`), in any script and ignoring case."""
         from ...storage.search import snippet
 
-        limit, log = _clamp_limit(limit), self.log
-        hits: list[Hit] = []
-        has_more, budget = bool(query), ScanBudget()
-        while has_more and len(hits) < limit and not budget.is_spent:
-            step = min(MAX_PAGE_SIZE, max(limit - len(hits) + 1, 50))
-            rows = await log.spaces.search(log.owner, log.name, query, before=before, limit=step, **which)
-            has_more = rows.has_more
-            budget.add(len(rows), rows.total_bytes)
-            for stored, size in zip(rows, rows.sizes_bytes, strict=True):
-                if len(hits) == limit:
-                    has_more = True
-                    break
-                before = stored.envelope.seq
-                if log.is_visible(stored):
-                    budget.held_bytes += size
-                    hits.append(Hit(stored.with_flags, stored.at, snippet(searched_text(stored.envelope), query)))
-        return Hits(tuple(hits), has_more, before or 0)
+        if not query:
+            return Hits((), False, 1)
+        portion = await self.log.search(query, before=before, limit=_clamp_limit(limit), **which)
+        hits = (Hit(one.with_flags, one.at, snippet(searched_text(one.envelope), query)) for one in portion.rows)
+        return Hits(tuple(hits), portion.has_more, portion.low + 1)
 
     async def contexts(self, *, before: int | None = None, limit: int = 20) -> Contexts:
         """Return the outermost contexts, the newest first, with one summary each."""
@@ -245,7 +234,7 @@ class History:
                 Reference(name=name, how=how, space=space, envelope=None if target is None else target.envelope)
             )
         later = await self.log.find_correlated([stored.envelope.id], after=seq, limit=MAX_REFERRERS)
-        return References(seq=seq, references=tuple(resolved), referred_by=tuple(one.envelope for one in later))
+        return References(seq=seq, references=tuple(resolved), referred_by=tuple(one.envelope for one in later.rows))
 
     def export(
         self,

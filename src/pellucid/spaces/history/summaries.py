@@ -1,7 +1,8 @@
 """Summaries of the reasoning in a space: its contexts with one line each, and the shapes that they have.
 
-Both go from the newest context to the oldest. One result scans at most `visible_log.MAX_SCANNED` envelopes, of one
-context at most `MAX_PER_CONTEXT`, and `visible_log.MAX_SCANNED_BYTES` bytes. `before` in the result is where to go on.
+Both go from the newest context to the oldest. One result covers at most `visible_log.MAX_RANGE` sequence numbers, and
+at most `MAX_VISIBLE` visible envelopes or `MAX_VISIBLE_BYTES` bytes of them, of one context at most `MAX_PER_CONTEXT`.
+`before` in the result is where to go on. It never is the position of a context that the viewer does not see.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from ...envelopes.reasoning import ContextStatus, NameSet
 from ...envelopes.tree import Tree, shape
 from .context_tree import RawContext, all_envelopes, build_visible_trees, iter_trees, load_context
 from .dialogue import excerpt
-from .visible_log import ScanBudget, VisibleLog
+from .visible_log import MAX_RANGE, VisibleLog
 
 if TYPE_CHECKING:
     from ...storage import StoredEnvelope
 
 MAX_PER_CONTEXT = 500
-"""Maximum number of envelopes of one context that are scanned."""
+"""Maximum number of visible envelopes of one context."""
+
+MAX_VISIBLE = 10_000
+MAX_VISIBLE_BYTES = 64 << 20
 
 MAX_EXAMPLES = 3
 OPENERS_PER_QUERY = 50
@@ -104,23 +108,14 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
 async def contexts(log: VisibleLog, *, before: int | None = None, limit: int = 20) -> Contexts:
     """Return the newest outermost contexts of which the viewer sees something."""
     lines: list[ContextLine] = []
-    budget, last, is_exhausted = ScanBudget(), before or 0, False
-    async for opening, raw in _newest_contexts(log, before):
-        budget.add(1, 0)
-        if raw is not None:
-            budget.add(raw.count, raw.size_bytes)
-            # Envelopes below a path, written before the path itself was opened, are a tree of their own. Of each path
-            # the newest tree is shown.
-            lines += [
-                _context_line(log, tree, opening, raw)
-                for tree in {tree.path: tree for tree in build_visible_trees(log, raw)}.values()
-            ]
-        last = opening.envelope.seq
-        if len(lines) >= limit or budget.is_spent:
+    scan = _ContextScan(log, before)
+    async for opening, raw, trees in scan:
+        # Envelopes below a path, written before the path itself was opened, are a tree of their own. Of each path
+        # the newest tree is shown.
+        lines += [_context_line(log, tree, opening, raw) for tree in {tree.path: tree for tree in trees}.values()]
+        if len(lines) >= limit:
             break
-    else:
-        is_exhausted = True
-    return Contexts(tuple(lines), not is_exhausted, last)
+    return Contexts(tuple(lines), scan.has_more, scan.reached)
 
 
 async def patterns(log: VisibleLog, *, before: int | None = None, limit: int = 200) -> Patterns:
@@ -128,9 +123,9 @@ async def patterns(log: VisibleLog, *, before: int | None = None, limit: int = 2
     by_shape: dict[tuple[str, ...], list[_TreeStatus]] = {}
     by_kind, by_tool = Counter[str](), Counter[str]()
     by_sender: dict[str, Counter[str]] = {}
-    context_count, budget, last, is_exhausted = 0, ScanBudget(), before or 0, False
-    async for opening, raw in _newest_contexts(log, before):
-        for tree in build_visible_trees(log, raw) if raw is not None else ():
+    context_count, scan = 0, _ContextScan(log, before)
+    async for _, _, trees in scan:
+        for tree in trees:
             context_count += 1
             by_shape.setdefault(shape(tree), []).append(_TreeStatus(tree.path, tree.owner, tree.status))
             for envelope in all_envelopes(tree):
@@ -138,48 +133,52 @@ async def patterns(log: VisibleLog, *, before: int | None = None, limit: int = 2
                 by_sender.setdefault(envelope.sender, Counter())[envelope.kind] += 1
                 if envelope.kind == kinds.REQUEST and (tool := tool_of(envelope)) is not None:
                     by_tool[tool] += 1
-        budget.add(*((1, 0) if raw is None else (raw.count, raw.size_bytes)))
-        last = opening.envelope.seq
-        if context_count >= limit or budget.is_spent:
+        if context_count >= limit:
             break
-    else:
-        is_exhausted = True
     return Patterns(
         patterns=tuple(sorted(map(_pattern, by_shape.items()), key=lambda one: (-one.count, one.shape))),
         contexts=context_count,
         kinds=dict(by_kind.most_common()),
         tools=dict(by_tool.most_common()),
         participants={sender: dict(counts.most_common()) for sender, counts in sorted(by_sender.items())},
-        has_more=not is_exhausted,
-        before=last,
+        has_more=scan.has_more,
+        before=scan.reached,
     )
 
 
-async def _newest_contexts(
-    log: VisibleLog, before: int | None
-) -> AsyncIterator[tuple[StoredEnvelope, RawContext | None]]:
-    """Yield the envelopes that opened contexts, the newest first.
+class _ContextScan:
+    """Reads the outermost contexts of which the viewer sees something, the newest first."""
 
-    With each comes its outermost context, once, at its newest opening. It is None if the context is an inner one, or
-    was opened again later.
-    """
-    has_more = True
-    while has_more:
-        rows = await log.spaces.find_openers(log.owner, log.name, before=before, limit=OPENERS_PER_QUERY)
-        has_more = rows.has_more
-        if not rows:
-            return
-        before = rows[-1].envelope.seq
-        inner = await nested_paths(log, rows)
-        for stored in rows:
-            path = stored.place.path
-            raw = (
-                None if path is None or path in inner else await load_context(log, path, max_envelopes=MAX_PER_CONTEXT)
-            )
-            is_newest_opening = (
-                raw is not None and path is not None and max(raw.opening_seqs(path), default=0) == stored.envelope.seq
-            )
-            yield stored, raw if is_newest_opening else None
+    def __init__(self, log: VisibleLog, before: int | None) -> None:
+        self._log = log
+        self._before = before
+        self.has_more = True
+        self.reached = 1
+        """The older ones are those before this number."""
+
+    async def __aiter__(self) -> AsyncIterator[tuple[StoredEnvelope, RawContext, tuple[Tree, ...]]]:
+        """Yield what opened a context, the context and its visible trees, once, at its newest opening."""
+        log, visible_count, visible_bytes = self._log, 0, 0
+        end = await log.head() + 1
+        before = end = end if self._before is None else min(self._before, end)
+        low, has_rows = max(0, end - 1 - MAX_RANGE), True
+        while has_rows:
+            rows = await log.spaces.find_openers(log.owner, log.name, after=low, before=before, limit=OPENERS_PER_QUERY)
+            has_rows = rows.has_more
+            inner = await nested_paths(log, rows)
+            for stored in rows:
+                before, path = stored.envelope.seq, stored.place.path
+                if path is None or path in inner:
+                    continue
+                raw = await load_context(log, path, max_envelopes=MAX_PER_CONTEXT)
+                if max(raw.opening_seqs(path), default=0) != before or not (trees := build_visible_trees(log, raw)):
+                    continue
+                self.reached = before
+                yield stored, raw, trees
+                visible_count, visible_bytes = visible_count + raw.visible_count, visible_bytes + raw.visible_bytes
+                if visible_count >= MAX_VISIBLE or visible_bytes >= MAX_VISIBLE_BYTES:
+                    return
+        self.has_more, self.reached = low > 0, low + 1
 
 
 async def nested_paths(log: VisibleLog, rows: list[StoredEnvelope]) -> frozenset[str]:

@@ -1,15 +1,19 @@
 """The log of a space as one viewer may see it, in bounded pieces.
 
 Everything that is read from a space goes through a `VisibleLog`, which drops what the viewer may not see
-(`envelopes.is_shown`). For one result it scans at most `MAX_SCANNED` envelopes, however few of them are visible, and
-holds about `MAX_HELD_BYTES` bytes at most. The result says how far it came, so that a reader can go on from there. The
-store's own results are bounded, too (`storage.EnvelopePage`).
+(`envelopes.is_shown`). What it drops changes nothing in a result: two logs that differ only in that give the same
+answers. So a result ends where a visible envelope ends it (the limit, or `MAX_HELD_BYTES`), or where its range of
+numbers ends, which has at most `MAX_RANGE` of them; and it never has the position of a match that is not visible. The
+time for it may differ.
+
+The result says how far it came, so that a reader can go on from there. The store's own results are bounded, too
+(`storage.EnvelopePage`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -23,35 +27,14 @@ if TYPE_CHECKING:
 PAGE_SIZE = 500
 """Number of envelopes in one query."""
 
-MAX_SCANNED = 10_000
-"""Maximum number of envelopes that are scanned for one result."""
+MAX_RANGE = 100_000
+"""How many sequence numbers one result covers at most, whatever is behind them."""
 
 MAX_HELD_BYTES = 4 << 20
-"""Size of a result at which nothing more is added. It may exceed this by one page of the store."""
+"""Size of a result at which nothing more is added. It may exceed this by one envelope."""
 
-MAX_SCANNED_BYTES = 64 << 20
-"""Maximum number of bytes that are scanned for one result, plus one page of the store."""
-
-
-class ScanBudget:
-    """How much was scanned and is held for one result, against the limits above."""
-
-    def __init__(self) -> None:
-        self.scanned_count = self.scanned_bytes = self.held_bytes = 0
-
-    def add(self, count: int, size_bytes: int) -> None:
-        """Count envelopes that were scanned."""
-        self.scanned_count += count
-        self.scanned_bytes += size_bytes
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether the result has to end here."""
-        return (
-            self.scanned_count >= MAX_SCANNED
-            or self.held_bytes >= MAX_HELD_BYTES
-            or self.scanned_bytes >= MAX_SCANNED_BYTES
-        )
+_MAX_SAME_ID = 100
+"""How many envelopes of one id are looked at."""
 
 
 class EnvelopeFilter(TypedDict, total=False):
@@ -75,9 +58,20 @@ class Page(msgspec.Struct, frozen=True):
     """Whether there may be more in the direction of reading."""
     first: int
     last: int
-    """The first and last number that were scanned. The next page is the one after `last`, the previous one that before
-    `first`.
+    """The first and last number of the range that it covers. The next page is the one after `last`, the previous one
+    that before `first`.
     """
+
+
+class Portion(NamedTuple):
+    """Visible envelopes of a range of the log, in the direction of reading."""
+
+    rows: list[StoredEnvelope]
+    has_more: bool
+    total_bytes: int
+    low: int
+    high: int
+    """It covers the numbers low < seq < high."""
 
 
 class VisibleLog:
@@ -121,21 +115,24 @@ class VisibleLog:
         return self.with_flags(stored) if stored is not None and self.is_visible(stored) else None
 
     async def by_id(self, id: str, *, before: int | None = None) -> StoredEnvelope | None:
-        """Return the latest envelope with this id, and a number below `before`."""
-        stored = await self.spaces.get_envelope_by_id(self.owner, self.name, id, before=before)
-        return self.with_flags(stored) if stored is not None and self.is_visible(stored) else None
+        """Return the latest visible envelope with this id, and a number below `before`."""
+        for _ in range(_MAX_SAME_ID):
+            stored = await self.spaces.get_envelope_by_id(self.owner, self.name, id, before=before)
+            if stored is None:
+                return None
+            if self.is_visible(stored):
+                return self.with_flags(stored)
+            before = stored.envelope.seq
+        return None
 
-    async def find_correlated(self, ids: Sequence[str], *, after: int = 0, limit: int = PAGE_SIZE) -> EnvelopePage:
-        """Return the visible envelopes that correlate to any of these ids, within the bounds of one query."""
-        portion = await self.spaces.find_correlated(self.owner, self.name, ids, after=after, limit=limit)
-        visible = [
-            (self.with_flags(stored), size)
-            for stored, size in zip(portion, portion.sizes_bytes, strict=True)
-            if self.is_visible(stored)
-        ]
-        return type(portion)(
-            [one for one, _ in visible], has_more=portion.has_more, sizes_bytes=[size for _, size in visible]
-        )
+    async def find_correlated(self, ids: Sequence[str], *, after: int = 0, limit: int = PAGE_SIZE) -> Portion:
+        """Return the first visible envelopes that correlate to any of these ids."""
+
+        async def read(low: int, high: int, step: int) -> EnvelopePage:
+            return await self.spaces.find_correlated(self.owner, self.name, ids, after=low, limit=step)
+
+        portion = await self._collect(read, after, None, limit)
+        return portion._replace(rows=[self.with_flags(stored) for stored in portion.rows])
 
     async def page(
         self,
@@ -147,42 +144,73 @@ class VisibleLog:
         **which: Unpack[EnvelopeFilter],
     ) -> Page:
         """Return visible envelopes with after < seq < before: the first `limit`, or the last ones (`newest`)."""
-        collected: list[StoredEnvelope] = []
-        low, high, has_more, budget = after, before, True, ScanBudget()
-        scanned: tuple[int, int] | None = None
-        while has_more and len(collected) < limit and not budget.is_spent:
-            step = min(PAGE_SIZE, max(limit - len(collected) + 1, 50))
-            rows = await self.spaces.page(
+
+        async def read(low: int, high: int, step: int) -> EnvelopePage:
+            return await self.spaces.page(
                 self.owner, self.name, after=low, before=high, limit=step, newest=newest, **which
             )
-            has_more = rows.has_more
-            budget.add(len(rows), rows.total_bytes)
-            if not rows:
-                break
-            first, last = rows[0].envelope.seq, rows[-1].envelope.seq
-            visible = []
-            for stored, size in zip(rows, rows.sizes_bytes, strict=True):
-                if self.is_visible(stored):
-                    visible.append(stored)
-                    budget.held_bytes += size
-            missing_count = limit - len(collected)
-            if len(visible) > missing_count:
-                visible, has_more = (visible[-missing_count:] if newest else visible[:missing_count]), True
-                first = visible[0].envelope.seq if newest else first
-                last = last if newest else visible[-1].envelope.seq
-            collected = visible + collected if newest else collected + visible
-            low, high = (low, first) if newest else (last, high)
-            scanned = (first, last) if scanned is None else (min(scanned[0], first), max(scanned[1], last))
-        if scanned is None:
-            last = after if before is None or not newest else max(after, before - 1)
-            scanned = (last + 1, last)
+
+        portion = await self._collect(read, after, before, limit, newest=newest)
+        rows = portion.rows[::-1] if newest else portion.rows
         return Page(
-            envelopes=tuple(stored.with_flags for stored in collected),
-            at=tuple(stored.at for stored in collected),
-            has_more=has_more,
-            first=scanned[0],
-            last=scanned[1],
+            envelopes=tuple(stored.with_flags for stored in rows),
+            at=tuple(stored.at for stored in rows),
+            has_more=portion.has_more,
+            first=portion.low + 1,
+            last=portion.high - 1,
         )
+
+    async def search(
+        self, query: str, *, before: int | None = None, limit: int = 50, **which: Unpack[EnvelopeFilter]
+    ) -> Portion:
+        """Return the newest visible envelopes that match."""
+
+        async def read(low: int, high: int, step: int) -> EnvelopePage:
+            return await self.spaces.search(self.owner, self.name, query, before=high, limit=step, **which)
+
+        return await self._collect(read, 0, before, limit, newest=True)
+
+    async def _collect(
+        self,
+        read: Callable[[int, int, int], Awaitable[EnvelopePage]],
+        after: int,
+        before: int | None,
+        limit: int,
+        *,
+        newest: bool = False,
+    ) -> Portion:
+        """Collect visible envelopes with after < seq < before, and look whether there is one more.
+
+        Args:
+            read: Reads a part of the log: after a number, before a number, at most so many.
+            after: Lower bound.
+            before: Upper bound.
+            limit: Maximum number of envelopes.
+            newest: Whether it is read from the end.
+        """
+        end = await self.head() + 1
+        end = max(end if before is None else min(before, end), after + 1)
+        low, high = (max(after, end - 1 - MAX_RANGE), end) if newest else (after, min(end, after + 1 + MAX_RANGE))
+        rows: list[StoredEnvelope] = []
+        next_low, next_high, held_bytes, has_more = low, high, 0, True
+        while has_more and next_low + 1 < next_high:
+            page = await read(next_low, next_high, min(PAGE_SIZE, max(limit - len(rows) + 1, 50)))
+            has_more = page.has_more
+            sized = sorted(
+                zip(page, page.sizes_bytes, strict=True), key=lambda one: one[0].envelope.seq, reverse=newest
+            )
+            for stored, size in sized:
+                seq = stored.envelope.seq
+                next_low, next_high = (next_low, seq) if newest else (seq, next_high)
+                if not low < seq < high or not self.is_visible(stored):
+                    continue
+                if len(rows) == limit or held_bytes >= MAX_HELD_BYTES:
+                    reached = rows[-1].envelope.seq
+                    low, high = (reached - 1, high) if newest else (low, reached + 1)
+                    return Portion(rows, True, held_bytes, low, high)
+                rows.append(stored)
+                held_bytes += size
+        return Portion(rows, low > after or high < end, held_bytes, low, high)
 
     async def batches(
         self, *, after: int = 0, before: int | None = None, kinds: Sequence[str] = ()
