@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import thread_time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import jsonpath
-from pellucid.envelopes.capability import HeldCapability, decide, read_capability
+from pellucid.envelopes.capability import HeldCapability, call_capability, decide, read_capability
 from pellucid.envelopes.envelope import Envelope
 from pellucid.envelopes.patterns import allows, glob_to_regex, read_pattern
 from pellucid.envelopes.regex import Regex, RegexError, StepBudget, StepBudgetExceeded
+from pellucid.errors import RequestError
 from tests.cases import Cases
 
 # --- globs: results of micromatch
@@ -138,3 +140,53 @@ def test_any_jsonpath_is_parsed_or_refused(source: str) -> None:
     except jsonpath.PathSyntaxError:
         return
     jsonpath.select(path, {"a": [{"b": 1}, {"a": 2}], "b": {"a": {}}}, StepBudget(10_000))
+
+
+# --- the capability for one call
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"method": "*"},
+        {},
+        {"method": "tools/call"},
+        {"method": "tools/call", "params": {}},
+        *({"method": "tools/call", "params": {"name": name}} for name in ("*", "/.*/", "!x", "a?", "!", "read_*", 7)),
+        {"method": "resources/read", "params": {"uri": "**"}},
+        {"method": "resources/read", "params": {"uri": ["a", "b"]}},
+        {"method": "resources/read", "params": {"**": "a"}},
+        {"method": "resources/read", "params": {"$.x": "a"}},
+        {"method": "resources/read", "params": {"u*": "a"}},
+    ],
+)
+def test_a_call_whose_texts_would_be_patterns_is_not_granted(payload: dict[str, Any]) -> None:
+    with pytest.raises(RequestError):
+        call_capability(Envelope(id="p", ts=0, sender="eve", kind="mcp/proposal", payload=payload))
+
+
+_names = st.text(max_size=8) | st.text("*?!/a\\[]{}()$.", max_size=6)
+_calls = st.builds(lambda name: {"method": "tools/call", "params": {"name": name}}, _names) | st.builds(
+    lambda method, params: {"method": method, "params": params},
+    _names,
+    st.dictionaries(_names, st.recursive(_names | st.integers(), lambda inner: st.dictionaries(_names, inner))),
+)
+
+
+@given(_calls, _calls)
+def test_a_capability_for_a_call_allows_no_other_call(call: dict[str, Any], other: dict[str, Any]) -> None:
+    def of(payload: dict[str, Any]) -> Envelope:
+        return Envelope(id="p", ts=0, sender="eve", kind="mcp/request", payload=payload)
+
+    try:
+        held = [HeldCapability(read_capability(call_capability(of(call))), "grant")]
+    except RequestError:
+        return
+    assert decide(held, of(call)).allowed
+    assert not decide(held, of(other)).allowed or _contains(other, call)
+
+
+def _contains(wide: Any, narrow: Any) -> bool:
+    if isinstance(wide, dict) and isinstance(narrow, dict):
+        return all(key in wide and _contains(wide[key], value) for key, value in narrow.items())
+    return bool(wide == narrow)

@@ -28,11 +28,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..unicode import did_you_mean
+from ..errors import RequestError
+from ..unicode import did_you_mean, truncate
+from . import mcp
 from .envelope import GATEWAY, Envelope
-from .kinds import STEP_KINDS
+from .kinds import REQUEST, STEP_KINDS
 from .patterns import (
     AnyText,
+    ExactKey,
     ExactText,
     Not,
     ObjectPattern,
@@ -213,6 +216,43 @@ def _read_kind(written: str, location: str) -> ValuePattern:
     for _ in marks:
         pattern = Not(pattern)
     return pattern
+
+
+def call_capability(call: Envelope) -> dict[str, Any]:
+    """Return the capability for what a request or proposal calls: this tool, or this method with these parameters.
+
+    Its texts are another participant's. None of them may act as a pattern in the capability, which would allow more.
+
+    Raises:
+        RequestError: If one of them would, or the call names no method or tool.
+    """
+    method, params = call.payload.get("method"), call.payload.get("params")
+    pattern = {"method": _literal(method if isinstance(method, str) else None, "method")}
+    if method == mcp.CALL_TOOL:
+        pattern["params"] = {"name": _literal(mcp.tool_of(call), "params.name")}
+    elif params is not None:
+        pattern["params"] = _literal(params, "params")
+    return {"kind": REQUEST, "payload": pattern}
+
+
+def _literal(value: Any, location: str) -> Any:
+    """Return a JSON value that, read as a pattern, allows itself and nothing else (but objects with further keys)."""
+    if isinstance(value, dict):
+        pattern = read_pattern(value, location)
+        if isinstance(pattern, ObjectPattern) and all(
+            rule.where == ExactKey(key) for rule, key in zip(pattern.rules, value, strict=True)
+        ):
+            return {key: _literal(entry, f"{location}.{key}") for key, entry in value.items()}
+    elif isinstance(value, bool | int | float) or (
+        isinstance(value, str) and read_text_pattern(value, location) == ExactText(value)
+    ):
+        return value
+    raise RequestError(
+        f"{location}: {truncate(repr(value))} cannot be granted as one call, because it is missing, or would act as a "
+        "pattern in the capability; grant what you mean with a `capability/grant`",
+        code="not_one_call",
+        param=location,
+    )
 
 
 # --- deciding

@@ -23,6 +23,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ...envelopes import context as paths
 from ...envelopes import kinds, mcp
+from ...envelopes.capability import call_capability
 from ...envelopes.envelope import Envelope, Flag
 from ...envelopes.translate import time_text
 from ...errors import RequestError
@@ -422,12 +423,9 @@ class SpaceTools:
         return await self._me.respond(request, mcp.tool_result(args.result) if is_call else args.result)
 
     async def _grant(self, proposal: Envelope, reason: str | None) -> Envelope:
-        pattern: dict[str, Any] = {"method": proposal.payload.get("method")}
-        if (tool := mcp.tool_of(proposal)) is not None:
-            pattern["params"] = {"name": tool}
         payload = {
             "recipient": proposal.sender,
-            "capabilities": [{"kind": kinds.REQUEST, "payload": pattern}],
+            "capabilities": [call_capability(proposal)],
             **({} if reason is None else {"reason": reason}),
         }
         return await self._me.send(kinds.GRANT, payload, answers=proposal)
@@ -492,7 +490,10 @@ class SpaceTools:
         Raises:
             PellucidError: If there is no such resource, or it cannot be read.
         """
-        parts = urlsplit(uri)
+        try:
+            parts = urlsplit(uri)
+        except ValueError:
+            raise _no_resource(uri) from None
         query = dict(parse_qsl(parts.query))
         collection, _, rest = parts.path.removeprefix("/").partition("/")
         if parts.scheme != "space" or unquote(parts.netloc) != self._me.space:
