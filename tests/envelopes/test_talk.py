@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, kinds
 from pellucid.envelopes.envelope import GATEWAY
@@ -34,9 +35,9 @@ def send(
     at: int = 0,
 ) -> bool:
     """Send an envelope; return whether it is accepted."""
-    if talk.refusal(one, one.context, (space, context), people, at) is not None:
+    if talk.refusal(one, one.context, (space, context), people, at, is_awaited=one.correlation_id == ("open",)):
         return False
-    talk.apply(one, one.context, (), people, at)
+    talk.apply(one, one.context, people, at, is_awaited=one.correlation_id == ("open",))
     return True
 
 
@@ -57,7 +58,6 @@ def test_agents_have_so_many_turns_until_a_person_writes() -> None:
     [
         (kinds.CONCLUSION, {}),
         (kinds.CANCEL, {}),
-        (kinds.RESPONSE, {"result": {}}),
         (kinds.WITHDRAW, {}),
         (kinds.REJECT, {}),
         (kinds.REQUEST, {"method": "tools/list"}),
@@ -75,6 +75,15 @@ def test_what_ends_or_answers_is_neither_counted_nor_refused(kind: str, payload:
     assert send(talk, envelope(kind, context="r", **payload), limits, limits)
 
 
+def test_an_answer_to_an_open_request_is_neither_counted_nor_refused() -> None:
+    talk, limits = Talk(), TalkLimits(turns=1)
+    answer = replace(envelope(kinds.RESPONSE, result="long text"), correlation_id=("open",))
+    assert send(talk, answer, limits)
+    assert send(talk, chat(), limits)
+    assert send(talk, answer, limits)
+    assert not send(talk, replace(answer, correlation_id=("closed",)), limits)
+
+
 @pytest.mark.parametrize(
     ("kind", "payload"),
     [
@@ -83,6 +92,16 @@ def test_what_ends_or_answers_is_neither_counted_nor_refused(kind: str, payload:
         ("reasoning/guess", {}),
         (kinds.PROPOSAL, {"method": "tools/call"}),
         (kinds.REQUEST, {"method": "tools/call"}),
+        (kinds.REQUEST, {"method": "prompts/get", "params": {"text": "and you?"}}),
+        (kinds.REQUEST, {"method": "tools/list", "params": {"cursor": "and you?"}}),
+        (kinds.REQUEST, {"method": "notifications/cancelled", "params": {"reason": "and you?"}}),
+        (kinds.RESPONSE, {"result": "and you?"}),
+        (kinds.CHAT_ACK, {"text": "and you?"}),
+        (kinds.CHAT_CANCEL, {"reason": "and you?"}),
+        (kinds.GRANT_ACK, {"status": "and you?"}),
+        (kinds.SHARE, {"participants": ["bee"], "reason": "and you?"}),
+        ("participant/status", {"status": {"text": ["and you?"]}}),
+        ("mcp/other", {}),
         ("acme/ping", {}),
         ("chat/shout", {}),
     ],
@@ -140,7 +159,7 @@ def test_a_notice_names_a_limit_once_until_the_limit_changes() -> None:
     reached = talk.unannounced(None, limits, 0)
     assert reached is not None
     assert (reached.name, reached.allowed, reached.used, reached.context) == ("turns", 1, 1, None)
-    talk.apply(envelope(kinds.LIMIT, GATEWAY, **reached.payload), None, (), PEOPLE, 0)
+    talk.apply(envelope(kinds.LIMIT, GATEWAY, **reached.payload), None, PEOPLE, 0)
     assert talk.unannounced(None, limits, 0) is None
     assert not send(talk, chat(), limits)
     raised = TalkLimits(turns=2)
@@ -150,7 +169,8 @@ def test_a_notice_names_a_limit_once_until_the_limit_changes() -> None:
 
 def test_without_named_people_those_who_reason_or_answer_are_agents() -> None:
     talk, limits = Talk(), TalkLimits(turns=1)
-    for one in [envelope(kinds.THOUGHT, "bot", "r", message="hm"), envelope(kinds.RESPONSE, "tools", result={})]:
+    answer = replace(envelope(kinds.RESPONSE, "tools", result={}), correlation_id=("open",))
+    for one in [envelope(kinds.THOUGHT, "bot", "r", message="hm"), answer]:
         send(talk, one, limits, people=())
     # A person who cancels another's reasoning, or who has a tool called, remains a person.
     send(talk, envelope(kinds.CANCEL, "ada", "r"), limits, people=())

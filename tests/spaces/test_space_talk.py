@@ -72,6 +72,47 @@ def test_a_limit_of_a_context_stops_its_thoughts_and_not_its_end() -> None:
     asyncio.run(scene())
 
 
+def test_an_agent_at_its_limit_says_nothing_in_other_kinds() -> None:
+    async def scene() -> None:
+        always = ["mcp/*", "participant/*", "chat/*"]
+        async with opened(settings={"talk": {"turns": 2, **PEOPLE}, "always": always}) as (_, space, _):
+            request = frame("mcp/request", {"method": "tools/call", "params": {"name": "scan"}}, id="q")
+            assert await post(space, "dee", request) is None
+            assert [await post(space, "bob", chat("hm")) for _ in "abc"] == [None, None, "talk_limit"]
+            talk = [
+                frame("mcp/response", {"result": "and you?"}, correlation_id=["nothing"]),
+                frame("mcp/response", {"result": "and you?"}),
+                frame("mcp/request", {"method": "prompts/get", "params": {"text": "and you?"}}),
+                frame("chat/acknowledge", {"text": "and you?"}, correlation_id=["q"]),
+                frame("chat/cancel", {"reason": "and you?"}, correlation_id=["q"]),
+                frame("participant/status", {"status": "and you?"}),
+            ]
+            assert [await post(space, "bob", one) for one in talk] == ["talk_limit"] * len(talk)
+            answer = frame("mcp/response", {"result": {"content": []}}, correlation_id=["q"])
+            quiet = [
+                answer,
+                frame("mcp/request", {"method": "tools/list"}),
+                frame("participant/status", {"ready": True}),
+            ]
+            assert [await post(space, "bob", one) for one in quiet] == [None] * 3
+
+    asyncio.run(scene())
+
+
+def test_the_end_of_a_context_gives_no_new_turns_in_it() -> None:
+    async def scene() -> None:
+        async with opened(settings={"talk": {"context": {"turns": 2}, **PEOPLE}}) as (_, space, _):
+            await post(space, "bob", frame("reasoning/start", {"message": "hm"}, id="r"))
+            assert await post(space, "bob", chat("hm", context="r")) is None
+            assert await post(space, "bob", frame("reasoning/conclusion", {"message": "so"}, context="r")) is None
+            assert [await post(space, "cyd", chat("late", context="r")) for _ in "ab"] == [None, "talk_limit"]
+            assert await logged(space, "system/limit") == []  # nobody waits for it
+            assert await post(space, "dee", chat("go on", context="r")) is None
+            assert await post(space, "cyd", chat("late", context="r")) is None
+
+    asyncio.run(scene())
+
+
 def test_only_who_may_renew_renews() -> None:
     async def scene() -> None:
         async with opened(settings={"talk": {"turns": 1, **PEOPLE}}) as (_, space, _):

@@ -8,7 +8,7 @@ from __future__ import annotations
 NORMAL_CLOSURE = 1000
 """The connection is finished: a replay has ended."""
 POLICY_VIOLATION = 1008
-"""The client exceeded the rate limit and did not slow down."""
+"""The client exceeded the rate limit and did not slow down, or its participant has too many connections."""
 MESSAGE_TOO_BIG = 1009
 """A frame was larger than the socket accepts."""
 INTERNAL_ERROR = 1011

@@ -151,8 +151,10 @@ class EnvelopeKind(NamedTuple):
     proposal_status: Literal["fulfilled", "rejected", "withdrawn"] | None = None
     """The status that it gives to a proposal to which it correlates."""
     label: Label = Label()
-    talk: Literal["turn", "thought"] | None = None
-    """How it counts towards the limits of agents' talk. None: it does not, and is never refused by them."""
+    talk: Literal["turn", "thought", "reply", "text"] | None = None
+    """How it counts towards the limits of agents' talk (see `talk`). A `reply` is a turn unless it answers an open
+    request, `text` is one if it has any. None: it does not count, and is never refused by them.
+    """
 
 
 KINDS: Mapping[str, EnvelopeKind] = {
@@ -167,8 +169,8 @@ KINDS: Mapping[str, EnvelopeKind] = {
             label=Label("", "", "text", nested_style="dim"),
             talk="turn",
         ),
-        EnvelopeKind(CHAT_ACK, p.Acknowledgement),
-        EnvelopeKind(CHAT_CANCEL, p.Reason),
+        EnvelopeKind(CHAT_ACK, p.Acknowledgement, talk="text"),
+        EnvelopeKind(CHAT_CANCEL, p.Reason, talk="text"),
         EnvelopeKind(
             START,
             p.Start,
@@ -237,6 +239,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             visibility="reasoning",
             input_field="reason",
             label=Label("│ +", "dim", "kind", nested_bar=False),
+            talk="text",
         ),
         EnvelopeKind(
             REQUEST,
@@ -255,6 +258,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             unsearched_fields=_JSON_RPC,
             link="answer",
             label=Label("←", "", "result"),
+            talk="reply",
         ),
         EnvelopeKind(
             PROPOSAL,
@@ -283,7 +287,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
         ),
         EnvelopeKind(GRANT, p.Grant, visibility="always"),
         EnvelopeKind(REVOKE, p.Revoke, visibility="always"),
-        EnvelopeKind(GRANT_ACK, p.Acknowledgement, visibility="always"),
+        EnvelopeKind(GRANT_ACK, p.Acknowledgement, visibility="always", talk="text"),
         EnvelopeKind(INVITE, p.Invite, visibility="always"),
         EnvelopeKind(INVITE_ACK, p.InviteAck, visibility="always"),
         EnvelopeKind(KICK, p.Kick, visibility="always"),
@@ -330,10 +334,10 @@ _FAMILIES: Mapping[str, EnvelopeKind] = {
     row.name: row
     for row in (
         EnvelopeKind("reasoning", act="step", visibility="reasoning", talk="thought"),
-        EnvelopeKind("mcp", visibility="always", unsearched_fields=_JSON_RPC),
+        EnvelopeKind("mcp", visibility="always", unsearched_fields=_JSON_RPC, talk="turn"),
         EnvelopeKind("capability", visibility="always"),
         EnvelopeKind("space", visibility="always"),
-        EnvelopeKind("participant", visibility="always"),
+        EnvelopeKind("participant", talk="text"),
         EnvelopeKind("system", visibility="always"),
     )
 }

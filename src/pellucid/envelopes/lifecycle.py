@@ -154,6 +154,7 @@ class Lifecycle:
         time_ms: int | None = None,
         known_ids: Container[str] = (),
         ended_paths: Container[str] = (),
+        private_paths: Container[str] = (),
     ) -> LifecycleVerdict:
         """Check the next envelope, and apply it if it is accepted.
 
@@ -163,8 +164,10 @@ class Lifecycle:
                 sender sets.
             known_ids: Which of the ids from `unknown_names` are ids of older envelopes.
             ended_paths: Which of the paths from `unknown_names` are contexts that ended.
+            private_paths: Which of them had an audience. It is not remembered, so nothing is accepted there.
         """
-        return self.apply(envelope, self.check(envelope, known_ids=known_ids, ended_paths=ended_paths), time_ms=time_ms)
+        checked = self.check(envelope, known_ids=known_ids, ended_paths=ended_paths, private_paths=private_paths)
+        return self.apply(envelope, checked, time_ms=time_ms)
 
     def check(
         self,
@@ -172,6 +175,7 @@ class Lifecycle:
         *,
         known_ids: Container[str] = (),
         ended_paths: Container[str] = (),
+        private_paths: Container[str] = (),
         sees: Sees | None = None,
     ) -> CheckedEnvelope:
         """Return what `feed` would say of an envelope, for `apply`. Changes nothing.
@@ -180,6 +184,7 @@ class Lifecycle:
             envelope: The envelope.
             known_ids: As for `feed`.
             ended_paths: As for `feed`.
+            private_paths: As for `feed`.
             sees: What its sender may read. None: what is for it and for everyone.
         """
         try:
@@ -189,6 +194,10 @@ class Lifecycle:
         sees = sees or sees_as(envelope.sender)
         if (error := forbidden_error(envelope, case, self.settings, self.contexts, sees)) is not None:
             return CheckedEnvelope(case, error=error)
+        if case.path and self.settings.has_audiences:
+            for path in (case.path, *context.ancestors(case.path)):
+                if path in private_paths and self.contexts.get(path) is None:
+                    return CheckedEnvelope(case, error=_forgotten_error(path))
         flags: list[Flag] = []
         if self.settings.mode != "off":
             checked = case
@@ -233,8 +242,7 @@ class Lifecycle:
         paths: set[str] = set()
         if envelope.context is not None:
             path = self.contexts.resolve(envelope.context)
-            if self.contexts.get(path) is None and next(self.contexts.enclosing(path), None) is None:
-                paths = {path, context.root(path)}
+            paths = {one for one in (path, *context.ancestors(path)) if self.contexts.get(one) is None}
         return NameSet(frozenset(ids), frozenset(paths))
 
     def due(self, now: int) -> tuple[ReasoningContext, ...]:
@@ -574,6 +582,15 @@ def _unknown_context_error(envelope: Envelope, path: str | None) -> ErrorInfo:
         "context_unknown",
         f"no context is open at {path!r}: a {envelope.kind} needs a context that a {kinds.START} opened",
         kind="not_found",
+        param="context",
+    )
+
+
+def _forgotten_error(path: str) -> ErrorInfo:
+    return refuse(
+        "context_ended",
+        f"context {path!r} was for some participants alone, and ended so long ago that they are not remembered: open "
+        "another one",
         param="context",
     )
 

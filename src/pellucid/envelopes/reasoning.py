@@ -280,6 +280,8 @@ class NameSet(msgspec.Struct, frozen=True):
 
     ids: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
+    private_paths: frozenset[str] = frozenset()
+    """Paths that stand for contexts with an audience."""
 
 
 # --- references

@@ -140,6 +140,15 @@ class Requests:
             return ResponseVerdict(errors[0])
         return ResponseVerdict(flags=tuple(Flag(error.code or NOT_ADDRESSED, error.message) for error in errors))
 
+    def is_awaited(self, envelope: Envelope) -> bool:
+        """Check whether an envelope is a response to an unanswered request that its sender may answer."""
+        sees = sees_as(envelope.sender)
+        return envelope.kind == kinds.RESPONSE and any(
+            (request := self.state.requests.get(id)) is not None
+            and self._error(envelope.sender, id, request, sees) is None
+            for id in envelope.correlation_id
+        )
+
     def _error(self, sender: str, id: str, request: Request, sees: Sees) -> ErrorInfo | None:
         name = truncate(id)
         if not sees(request.readers):

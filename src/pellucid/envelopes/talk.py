@@ -1,21 +1,23 @@
 """How much agents may say to each other before a person joins in: turns, time and tokens, of a space and of a context.
 
     talk = Talk()
-    error = talk.refusal(envelope, path, limits, time_ms)     # before an envelope is accepted
-    talk.apply(envelope, path, verdict.ended, people, time_ms)                # every accepted envelope, in order
+    error = talk.refusal(envelope, path, limits, people, time_ms)     # before an envelope is accepted
+    talk.apply(envelope, path, people, time_ms)                       # every accepted envelope, in order
 
 The rules:
 
 1. Only what agents send counts. Where a space names its people, everyone else is an agent. Where it does not, a
    participant is an agent as soon as it has sent reasoning or a response, which people do not do.
-2. A turn is an envelope to which others may react: a chat, a proposal, a call of a tool, an envelope of an unknown kind
-   (`EnvelopeKind.talk`). Thoughts are turns only within their context. All of them count with their tokens, an estimate
-   from their text; and the time runs from the first of them.
-3. Contexts count from the outermost one: what is nested in it counts for it.
+2. A turn is an envelope to which others may react: a chat, a proposal, a request, an envelope of an unknown kind
+   (`EnvelopeKind.talk`). So is everything else that has a text and ends nothing: a request that only asks what there is
+   (`tools/list`), an acknowledgement, a status. A response is one unless it answers an open request. Thoughts are turns
+   only within their context. All of them count with their tokens, an estimate from their text; and the time runs from
+   the first of them.
+3. Contexts count from the outermost one: what is nested in it counts for it, and so does what follows its end.
 4. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. Conclusions, cancels,
-   responses, withdrawals and rejections are never refused, so that what is open can end.
-5. A person's envelope of these kinds renews the counts of the space, and those of its context. `space/renew` renews
-   both everywhere, or those of its context alone.
+   answers to requests, withdrawals and rejections are never refused, so that what is open can end.
+5. A person's chat, proposal, request or thought renews the counts of the space, and those of its context. `space/renew`
+   renews both everywhere, or those of its context alone.
 6. A notice of the gateway (`system/limit`) says that a limit is reached, once.
 
 The counts are the same under any limits. An erased envelope has no tokens when the log is read again.
@@ -23,17 +25,17 @@ The counts are the same under any limits. An erased envelope has no tokens when 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import ErrorInfo
 from ..parts import estimated_tokens
 from . import context as paths
 from . import kinds, mcp
 from .envelope import GATEWAY, Envelope, refuse
-from .reasoning import EndedContext
 
 TALK_LIMIT = "talk_limit"
 """The code of the error."""
@@ -143,6 +145,8 @@ class Talk:
         limits: tuple[TalkLimits, TalkLimits],
         people: Collection[str],
         time_ms: int,
+        *,
+        is_awaited: bool = False,
     ) -> ErrorInfo | None:
         """Return why an envelope is refused; None if it is not. Changes nothing.
 
@@ -152,8 +156,9 @@ class Talk:
             limits: The limits of the space, and of a context.
             people: The people of the space, if it names them.
             time_ms: The time, in milliseconds since 1970.
+            is_awaited: Whether it answers an open request.
         """
-        if not _is_talk(envelope) or self.is_person(envelope.sender, people):
+        if self.is_person(envelope.sender, people) or _talk_of(envelope, is_awaited) is None:
             return None
         reached = self.reached(None, limits[0], time_ms)
         if reached is None and path is not None:
@@ -167,18 +172,19 @@ class Talk:
         self,
         envelope: Envelope,
         path: str | None,
-        ended: Iterable[EndedContext],
         people: Collection[str],
         time_ms: int,
+        *,
+        is_awaited: bool = False,
     ) -> None:
         """Apply an accepted envelope.
 
         Args:
             envelope: The envelope.
             path: Its context; for a start, the one that it opens.
-            ended: The contexts that it ended.
             people: The people of the space, if it names them.
             time_ms: When it was accepted, in milliseconds since 1970.
+            is_awaited: Whether it answers an open request.
         """
         root = None if path is None else paths.root(path)
         if envelope.sender == GATEWAY:
@@ -187,24 +193,25 @@ class Talk:
         elif envelope.kind == kinds.RENEW:
             self._renew(root, everywhere=root is None)
         else:
-            self._count(envelope, root, people, time_ms)
-        for one in ended:
-            self.state.contexts.pop(one.path, None)
+            self._count(envelope, root, people, time_ms, is_awaited)
 
-    def _count(self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int) -> None:
-        state = self.state
+    def _count(
+        self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, is_awaited: bool
+    ) -> None:
+        state, talk = self.state, _talk_of(envelope, is_awaited)
         if envelope.kind == kinds.RESPONSE or kinds.kind_of(envelope.kind).act in ("start", "step", "conclusion"):
             state.agents[envelope.sender] = True
             if len(state.agents) > MAX_AGENTS:
                 del state.agents[next(iter(state.agents))]
-        if not _is_talk(envelope):
+        if talk is None:
             return
         if self.is_person(envelope.sender, people):
-            state.space = TalkCount()
-            self._renew(root)
+            if kinds.kind_of(envelope.kind).talk in ("turn", "thought"):
+                state.space = TalkCount()
+                self._renew(root)
             return
         tokens = estimated_tokens(len(kinds.searched_text(envelope)))
-        is_turn = kinds.kind_of(envelope.kind).talk == "turn"
+        is_turn = talk == "turn"
         _add(state.space, tokens, is_turn, time_ms)
         if root is not None:
             count = state.contexts.pop(root, None) or TalkCount()
@@ -234,8 +241,15 @@ def _add(count: TalkCount, tokens: int, is_turn: bool, time_ms: int) -> None:
         count.since = time_ms
 
 
-def _is_talk(envelope: Envelope) -> bool:
-    """Check whether an envelope counts (rule 2), if an agent sends it."""
-    if envelope.kind == kinds.REQUEST:
-        return envelope.payload.get("method") == mcp.CALL_TOOL
-    return kinds.kind_of(envelope.kind).talk is not None
+def _talk_of(envelope: Envelope, is_awaited: bool) -> Literal["turn", "thought"] | None:
+    """Return how an envelope counts (rule 2), if an agent sends it; None: not at all."""
+    talk, payload = kinds.kind_of(envelope.kind).talk, envelope.payload
+    if envelope.kind == kinds.REQUEST and (
+        mcp.is_discovery(payload.get("method")) or payload.get("method") == mcp.CANCELLED
+    ):
+        talk, envelope = "text", replace(envelope, payload={"params": payload.get("params")})
+    if talk == "text":
+        return "turn" if kinds.searched_text(envelope) else None
+    if talk == "reply":
+        return None if is_awaited else "turn"
+    return talk

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ...envelopes import GATEWAY, Envelope, kinds
+from ...envelopes import GATEWAY, Envelope, context, kinds
 from ...envelopes.capability import read_capabilities
 from ...envelopes.envelope import Flag, Sees
 from ...envelopes.grants import Ledger, LedgerState, RightsChange, changes_rights, denial
@@ -38,7 +38,7 @@ from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings, added_participants
 from ...envelopes.mcp import CANCELLED
 from ...envelopes.proposals import Proposal, Proposals
-from ...envelopes.reasoning import EndedContext, NameSet
+from ...envelopes.reasoning import EndedContext, LifecycleVerdict, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
 from ...envelopes.streams import Membership, Stream, Streams, structure_of
@@ -235,7 +235,9 @@ class SpaceState:
             and (error := self.streams.check(envelope, self._membership(), sees)) is not None
         ):
             return Judgement(error=error)
-        checked = self.lifecycle.check(envelope, known_ids=known.ids, ended_paths=known.paths, sees=sees)
+        checked = self.lifecycle.check(
+            envelope, known_ids=known.ids, ended_paths=known.paths, private_paths=known.private_paths, sees=sees
+        )
         if checked.error is not None:
             return Judgement(error=checked.error)
         ruling = self.ledger.apply(envelope, decision)
@@ -245,8 +247,8 @@ class SpaceState:
         if not envelope.to and (audience := verdict.audience or self._inherited_readers(envelope, sees)):
             envelope = replace(envelope, audience=audience)
         proposal_verdict = self.proposals.feed(envelope, sees)
+        self._apply_talk(envelope, verdict.place.path, time_ms)
         self.requests.apply(envelope)
-        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._named_people, time_ms)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
         flags = [*verdict.flags, *proposal_verdict.flags, *response_verdict.flags]
         if unknown:
@@ -272,8 +274,8 @@ class SpaceState:
         verdict = self.lifecycle.replay(envelope, time_ms=stored.at)
         settles = envelope.correlation_id and kinds.kind_of(envelope.kind).proposal_status
         self.proposals.replay(envelope, read_note(stored.note).proposals if settles else ())
+        self._apply_talk(envelope, verdict.place.path, stored.at)
         self.requests.apply(envelope)
-        self.talk.apply(envelope, verdict.place.path, verdict.ended, self._named_people, stored.at)
         return (*changes, *self._fold(envelope, stored.at))
 
     def _fold(self, envelope: Envelope, time_ms: int) -> tuple[RightsChange, ...]:
@@ -372,7 +374,19 @@ class SpaceState:
         if talk.is_unlimited:
             return None
         path = None if envelope.context is None else self.lifecycle.contexts.resolve(envelope.context)
-        return self.talk.refusal(envelope, path, (talk, talk.context), self._named_people, time_ms)
+        return self.talk.refusal(
+            envelope,
+            path,
+            (talk, talk.context),
+            self._named_people,
+            time_ms,
+            is_awaited=self.requests.is_awaited(envelope),
+        )
+
+    def _apply_talk(self, envelope: Envelope, path: str | None, time_ms: int) -> None:
+        """Count an accepted envelope. Its response must not be counted in `requests` yet."""
+        is_awaited = self.requests.is_awaited(envelope)
+        self.talk.apply(envelope, path, self._named_people, time_ms, is_awaited=is_awaited)
 
     def talk_notices(self, stored: StoredEnvelope) -> list[Envelope]:
         """Return the notices that are due after an envelope (see `talk_notice`)."""
@@ -389,7 +403,7 @@ class SpaceState:
             path: A context. None: the space.
             time_ms: The time, in milliseconds since 1970.
         """
-        reached = self.talk.unannounced(path, self._talk_limits(path), time_ms)
+        reached = None if self._has_ended(path) else self.talk.unannounced(path, self._talk_limits(path), time_ms)
         if reached is None:
             return None
         return Envelope(
@@ -401,7 +415,15 @@ class SpaceState:
         if self.settings.talk.is_unlimited:
             return []
         scopes = (None, *self.talk.state.contexts)
-        return [path for path in scopes if self.talk.unannounced(path, self._talk_limits(path), now)]
+        return [
+            path
+            for path in scopes
+            if not self._has_ended(path) and self.talk.unannounced(path, self._talk_limits(path), now)
+        ]
+
+    def _has_ended(self, path: str | None) -> bool:
+        """Check whether the outermost context of a path has ended: nobody waits for a notice about it."""
+        return path is not None and context.root(path) in self.lifecycle.state.ended
 
     def talk_counts(self, now: int) -> dict[str, dict[str, float]]:
         """Return what is used of each limit of the space, with what is allowed."""

@@ -35,7 +35,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from ...envelopes import GATEWAY, Envelope, gateway_messages
+from ...envelopes import GATEWAY, Envelope, gateway_messages, kinds
 from ...envelopes.envelope import refuse
 from ...envelopes.grants import ParticipantInvited, RightsChange
 from ...envelopes.reasoning import NameSet
@@ -520,10 +520,27 @@ class Writer:
         if not ids and not paths:
             return NameSet(self._taken_ids)
         known = await self._existing(NameSet(frozenset(ids), frozenset(paths)))
-        return NameSet(known.ids | self._taken_ids, known.paths)
+        private = [path for path in paths if await self._was_private(path)]
+        return NameSet(known.ids | self._taken_ids, known.paths, frozenset(private))
 
     async def _existing(self, names: NameSet) -> NameSet:
         return await self._spaces.existing_names(self.configuration.owner, self.configuration.name, names)
+
+    async def _was_private(self, path: str) -> bool:
+        """Check in the log whether a context that is not remembered had an audience."""
+        owner, name = self.configuration.owner, self.configuration.name
+        if not self.configuration.settings.lifecycle().has_audiences:
+            return False
+        starts = [
+            one
+            for one in await self._spaces.page(owner, name, within=path, kinds=(kinds.START,), limit=PAGE_SIZE)
+            if one.place.path == path
+        ]
+        # The id of a start also means its context.
+        by_id = None if "/" in path else await self._spaces.get_envelope_by_id(owner, name, path)
+        if by_id is not None and by_id.envelope.kind == kinds.START:
+            starts.append(by_id)
+        return any(one.envelope.to for one in starts)
 
     async def _earlier_envelopes(
         self, requests: list[WriteRequest], known: NameSet
