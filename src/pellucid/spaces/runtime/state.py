@@ -38,7 +38,7 @@ from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings, added_participants
 from ...envelopes.mcp import CANCELLED
 from ...envelopes.proposals import Proposal, Proposals
-from ...envelopes.reasoning import EndedContext, LifecycleVerdict, NameSet
+from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
 from ...envelopes.streams import Membership, Stream, Streams, structure_of
