@@ -66,6 +66,7 @@ _CLOSE_CODES = {
     "forbidden": close_codes.FORBIDDEN,
     "server_error": close_codes.INTERNAL_ERROR,
     "unavailable": close_codes.TRY_AGAIN_LATER,
+    "too_many_requests": close_codes.POLICY_VIOLATION,
 }
 """Close codes by the kind of error; other kinds are closed as `INVALID_JOIN`."""
 
