@@ -36,6 +36,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     rooms: dict[str, Body] = {
         "past": {"participants": WHO, "read_reasoning": "capability"},
         "other": {"participants": {"human": ["*"]}},
+        "hidden": {"participants": {"human": ["*"], "agent": ["chat"], "watcher": ["chat"]}},
     }
     with served(tmp_path_factory.mktemp("tokens"), rooms) as running:
         with joined(running, "past", "human") as human, joined(running, "past", "agent") as agent:
@@ -53,6 +54,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         with joined(running, "other", "human") as human:
             start = {"message": "Again", "references": ["space:past/a-1", "space:nowhere/x"]}
             human.say(kind="reasoning/start", id="r-9", payload=start)
+        with joined(running, "hidden", "human") as human:
+            human.say(kind="chat", id="pin", to=["agent"], payload={"text": "the pin is 4831"})
+            human.say(kind="reasoning/start", id="plan", to=["agent"], payload={"message": "a plan"})
+            human.say(kind="reasoning/thought", context="plan", payload={"message": "to be kept"})
         yield running
 
 
@@ -86,6 +91,25 @@ def test_pages_in_both_directions_give_the_whole_log(gateway: Served) -> None:
         if not page["has_more"]:
             break
     assert forward_pages == backward_pages == whole["envelopes"]
+
+
+def test_what_was_said_to_others_changes_no_answer(gateway: Served) -> None:
+    def answers(text: str, sender: str) -> list[Any]:
+        queries = (
+            f"search?q={text}",
+            f"search?q={text}&from={sender}&limit=1",
+            f"envelopes?from={sender}&kind=reasoning/*",
+            f"envelopes?from={sender}&kind=reasoning/*&newest=true",
+            f"envelopes?context={text}",
+        )
+        return [read(gateway, query, "watcher", "hidden") for query in queries]
+
+    assert answers("4831", "human") == answers("4832", "agent")
+    assert answers("plan", "human") == answers("none", "agent")
+    for query in ("contexts", "contexts?limit=1", "patterns"):
+        body = read(gateway, query, "watcher", "hidden")
+        assert (body["contexts"] or [], body["has_more"], body["before"]) == ([], False, 1)
+    assert [one["envelope"]["id"] for one in read(gateway, "search?q=4831", "agent", "hidden")["hits"]] == ["pin"]
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,11 @@ async def test_proposals_requests_and_grants_are_answered(gateway: Served, room:
             {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "scan"}}}
         ]
         await call(agent, "answer", seq=grant["seq"], action="accept")
+        for pattern in ("*", "/.*/"):
+            greedy = await call(agent, "propose", tool=pattern, arguments={})
+            result = await human.call_tool("answer", {"seq": greedy["seq"], "action": "grant"})
+            assert result.is_error
+            assert "not_one_call" in str(result.content)
 
         request_task = asyncio.create_task(tools.call("lookup", {"q": 1}, to="agent"))
         received_now = await call(agent, "wait", after_seq=grant["seq"])
@@ -347,7 +352,13 @@ async def test_unknown_tools_and_resources_are_protocol_errors(gateway: Served, 
     async with mcp_client(gateway, room, "agent") as client:
         with pytest.raises(MCPError, match="there is no tool 'shout'; there are read, say"):
             await client.call_tool("shout", {})
-        for uri in ("space://other/envelopes", f"space://{room}/secrets", f"space://{room}/envelopes/x", "file:///etc"):
+        for uri in (
+            "space://other/envelopes",
+            f"space://{room}/secrets",
+            f"space://{room}/envelopes/x",
+            "file:///etc",
+            "space://[x",
+        ):
             with pytest.raises(MCPError, match="there is no resource"):
                 await client.read_resource(uri)
         with pytest.raises(MCPError, match="context_unknown"):
