@@ -90,6 +90,10 @@ def test_redacted_text_is_neither_delivered_nor_stored() -> None:
             await eventually(lambda: len(mine.of("chat")) == 2)
             assert len({one["seq"] for one in mine.of("chat")}) == 1
             assert mine.of("chat")[0]["payload"]["text"] == "use [redacted:key]!"
+            for named in (frame("chat", {"text": "a"}, id=secret), frame("chat", {"text": "a"}, context=f"a/{secret}")):
+                await bob.receive(named)
+            await eventually(lambda: len(mine.of("system/error")) == 2)
+            assert {one["payload"]["code"] for one in mine.of("system/error")} == {"redacted_name"}
             log = await whole_log(space)
             assert log[-1].note.count(b'"redacted":["key"]') == 1
             everything = b"".join([repr(log).encode(), *(one.text for one in mine.frames + others.frames)])

@@ -198,7 +198,6 @@ def read_webhooks(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str])
                     key=key,
                     kinds=tuple(webhook.kinds),
                     view=webhook.view,
-                    advisory=space.settings.advisory,
                     max_behind=webhook.max_behind,
                 )
             )

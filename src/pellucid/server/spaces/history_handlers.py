@@ -186,9 +186,7 @@ class HistoryHandlers:
         """Replay envelopes: as server-sent events if the client accepts them, else as JSON lines."""
         replay_range, dialect = space_query.replay_param(exchange, "instant"), _dialect(exchange)
         assert replay_range is not None
-        as_sse = (
-            "text/event-stream" in (exchange.request_header("accept") or "") or exchange.query_param("format") == "sse"
-        )
+        as_sse = "text/event-stream" in (exchange.request_header("accept") or "")
 
         async def encode_batches() -> AsyncIterator[bytes]:
             async for batch in self._history(exchange, authenticated).replay(replay_range):

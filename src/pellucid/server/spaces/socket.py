@@ -309,9 +309,13 @@ class ReplayConnection:
         self._send_error(refusal, **more)
 
     async def _send_history(self) -> None:
+        space, participant = self._authenticated
         try:
             self._send([self._welcome()])
             async for batch in self._history.replay(self._range):
+                if not space.is_member(participant):
+                    self._outlet.close(close_codes.FORBIDDEN, "you are not in this space any more")
+                    return
                 self._send(batch)
                 await self._outlet.wait_drained()
             self._outlet.close(close_codes.NORMAL_CLOSURE, "the replay is over")

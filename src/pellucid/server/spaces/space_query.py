@@ -82,7 +82,7 @@ def list_param(exchange: Exchange, name: str) -> tuple[str, ...]:
 
 def replay_param(exchange: Exchange, default_pace: Pace | None = None) -> ReplayRange | None:
     """Return what to replay; None if no replay is requested. `default_pace`: the pace if none is named."""
-    pace = exchange.query_param("replay") or exchange.query_param("pace") or default_pace
+    pace = exchange.query_param("replay") or default_pace
     if pace is None:
         return None
     if pace not in get_args(Pace):
@@ -92,7 +92,7 @@ def replay_param(exchange: Exchange, default_pace: Pace | None = None) -> Replay
             param="replay",
         )
     speed = _positive_param(exchange, "speed", MAX_SPEED, "1 is the original pace")
-    if speed is not None and exchange.query_param("replay") is None and exchange.query_param("pace") is None:
+    if speed is not None and exchange.query_param("replay") is None:
         pace = "original"
     return ReplayRange(
         seq_param(exchange, "after_seq") or 0,

@@ -307,10 +307,12 @@ class Ingest:
         except RateLimited as error:
             error.envelope = envelope
             raise
-        envelope, redacted = self._configuration.redactor.redact(envelope)
+        redactor, has_sender_id = self._configuration.redactor, envelope.id != defaults.id
+        redactor.check_names(id=envelope.id if has_sender_id else None, context=envelope.context)
+        envelope, redacted = redactor.redact(envelope)
         return WriteRequest(
             envelope=envelope,
-            has_sender_id=envelope.id != defaults.id,
+            has_sender_id=has_sender_id,
             has_sender_ts=envelope.ts != defaults.ts,
             size_bytes=size,
             redacted=redacted,

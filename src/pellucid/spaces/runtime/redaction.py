@@ -4,8 +4,8 @@
     envelope, names = redactor.redact(envelope)          # "… [redacted:key] …", ("key",)
 
 The patterns (RE2's, see `envelopes.regex`) are searched in every string of a payload and of an envelope's unknown
-fields, keys included. The time is bounded: if a pattern cannot be decided in a string within `MAX_MATCH_SECONDS`, the
-whole string is removed.
+fields, keys included. A name that a sender chose (an id, the path of a context) is refused if one matches. The time is
+bounded: if a pattern cannot be decided in a string within `MAX_MATCH_SECONDS`, the whole string is removed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...envelopes import Envelope
+from ...envelopes.envelope import field_error
 from ...envelopes.regex import Regex, RegexError
 from ...errors import RequestError
 
@@ -84,6 +85,22 @@ class PatternRedactor:
             if (value := getattr(envelope, name))
         }
         return (replace(envelope, **clean), tuple(matched)) if matched else (envelope, ())
+
+    def check_names(self, **names: str | None) -> None:
+        """Refuse names in which a rule matches: an id, or the path of a context. They are in every reference.
+
+        Raises:
+            EnvelopeError: If a rule matches.
+        """
+        for field, name in names.items():
+            matched: dict[str, None] = {}
+            self._redact_text(name or "", matched)
+            for rule in matched:
+                raise field_error(
+                    field,
+                    f"this space redacts what its pattern {rule!r} matches, and a name cannot be redacted; use another",
+                    "redacted_name",
+                )
 
     def _redact_value(self, value: Any, matched: dict[str, None]) -> Any:
         if isinstance(value, str):

@@ -75,8 +75,6 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ("*",)
     """Patterns of kinds, such as `mcp/*`."""
     view: SpaceView = "main"
-    advisory: bool = False
-    """Whether addresses are advisory in the space."""
     max_behind: int = 10_000
     timeout_seconds: float = 15.0
 
@@ -293,7 +291,7 @@ class WebhookDelivery:
         if envelope.is_erased or (webhook.view == "main" and stored.place.path is not None):
             return False
         return any(fnmatchcase(envelope.kind, pattern) for pattern in webhook.kinds) and is_shown(
-            envelope, stored.place, self._viewer, advisory=webhook.advisory
+            envelope, stored.place, self._viewer
         )
 
     async def _behind(self) -> int:
