@@ -106,7 +106,7 @@ def test_the_end_of_a_context_gives_no_new_turns_in_it() -> None:
             assert await post(space, "bob", chat("hm", context="r")) is None
             assert await post(space, "bob", frame("reasoning/conclusion", {"message": "so"}, context="r")) is None
             assert [await post(space, "cyd", chat("late", context="r")) for _ in "ab"] == [None, "talk_limit"]
-            assert await logged(space, "system/limit") == []  # nobody waits for it
+            assert await logged(space, "system/limit") == []  # no participant waits for it
             assert await post(space, "dee", chat("go on", context="r")) is None
             assert await post(space, "cyd", chat("late", context="r")) is None
 

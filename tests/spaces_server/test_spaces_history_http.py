@@ -93,7 +93,7 @@ def test_pages_in_both_directions_give_the_whole_log(gateway: Served) -> None:
     assert forward_pages == backward_pages == whole["envelopes"]
 
 
-def test_what_was_said_to_others_changes_no_answer(gateway: Served) -> None:
+def test_what_is_for_others_changes_no_answer(gateway: Served) -> None:
     def answers(text: str, sender: str) -> list[Any]:
         queries = (
             f"search?q={text}",

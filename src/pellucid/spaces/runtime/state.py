@@ -422,7 +422,7 @@ class SpaceState:
         ]
 
     def _has_ended(self, path: str | None) -> bool:
-        """Check whether the outermost context of a path has ended: nobody waits for a notice about it."""
+        """Check whether the outermost context of a path has ended: no participant waits for a notice about it."""
         return path is not None and context.root(path) in self.lifecycle.state.ended
 
     def talk_counts(self, now: int) -> dict[str, dict[str, float]]:
