@@ -23,8 +23,8 @@ def deliver(space: Lifecycle, envelope: Envelope) -> tuple[Envelope, ContextPlac
 def readers(stored: tuple[Envelope, ContextPlace] | None, *, advisory: bool = False) -> str:
     """Who of the senders and `w` sees it, in one word."""
     assert stored is not None
-    viewers = (SpaceViewer(participant=one) for one in (*SENDERS, "w"))
-    return "".join(one.participant for one in viewers if is_shown(*stored, one, advisory=advisory))
+    viewers = (SpaceViewer(participant=one, advisory=advisory) for one in (*SENDERS, "w"))
+    return "".join(one.participant for one in viewers if is_shown(*stored, one))
 
 
 def private_context() -> Lifecycle:

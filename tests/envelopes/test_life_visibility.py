@@ -24,8 +24,8 @@ def place_all(conversation: list[Envelope]) -> list[tuple[Envelope, ContextPlace
     return [(envelope, verdict.place) for envelope, verdict in log if verdict.accepted]
 
 
-def visible(log: list[tuple[Envelope, ContextPlace]], viewer: SpaceViewer, *, advisory: bool = False) -> list[Envelope]:
-    return [envelope for envelope, place in log if is_shown(envelope, place, viewer, advisory=advisory)]
+def visible(log: list[tuple[Envelope, ContextPlace]], viewer: SpaceViewer) -> list[Envelope]:
+    return [envelope for envelope, place in log if is_shown(envelope, place, viewer)]
 
 
 @given(conversations(), viewers, st.booleans())
@@ -34,7 +34,7 @@ def test_each_view_contains_the_smaller_one_in_order(
 ) -> None:
     log = place_all(conversation)
     main, collapsed, full = (
-        [id(one) for one in visible(log, replace(viewer, view=view), advisory=advisory)]
+        [id(one) for one in visible(log, replace(viewer, view=view, advisory=advisory))]
         for view in ("main", "collapsed", "full")
     )
     everything = [id(envelope) for envelope, _ in log]
@@ -51,7 +51,7 @@ def test_every_view_shows_what_requires_action(
     for envelope, place in place_all(conversation):
         mine = not envelope.to or me in envelope.to
         for view in SPACE_VIEWS:
-            seen = is_shown(envelope, place, replace(viewer, view=view), advisory=advisory)
+            seen = is_shown(envelope, place, replace(viewer, view=view, advisory=advisory))
             if envelope.family == "mcp" and mine:
                 assert seen
             if me in envelope.to and envelope.family != "reasoning":
@@ -74,7 +74,7 @@ def test_addresses_restrict_unless_they_are_advisory(conversation: list[Envelope
                 overheard = viewer.observes and envelope.sender != GATEWAY
                 assert seen == (overheard and is_shown(everybody, place, mine))
                 if envelope.sender == GATEWAY:
-                    assert not is_shown(envelope, place, mine, advisory=True)
+                    assert not is_shown(envelope, place, replace(mine, advisory=True))
 
 
 @given(conversations(), viewers)
@@ -118,8 +118,8 @@ def test_an_agent_sees_the_cancellation_of_its_reasoning() -> None:
 
 def test_a_welcome_is_shown_to_its_recipient_only() -> None:
     welcome = envelope_of("system/welcome", by=GATEWAY, to=["a"])
-    observer = SpaceViewer(participant="watcher", observes=True)
-    assert not is_shown(welcome, ContextPlace(), observer, advisory=True)
+    observer = SpaceViewer(participant="watcher", observes=True, advisory=True)
+    assert not is_shown(welcome, ContextPlace(), observer)
 
 
 def test_an_unknown_view_is_refused() -> None:

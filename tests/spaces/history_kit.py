@@ -70,9 +70,9 @@ class SpaceLog:
             reader = SpaceViewer(participant=reader, view=view)
         return History(self.space_store.store, OWNER, self.name, reader, **more)
 
-    def shown(self, reader: SpaceViewer, *, advisory: bool = False) -> list[StoredEnvelope]:
+    def shown(self, reader: SpaceViewer) -> list[StoredEnvelope]:
         """Return what the viewer may see, by `is_shown` itself."""
-        return [one for one in self.log if is_shown(one.envelope, one.place, reader, advisory=advisory)]
+        return [one for one in self.log if is_shown(one.envelope, one.place, reader)]
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.space_store.run(coroutine)

@@ -10,6 +10,7 @@ from hypothesis import given
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.reasoning import ContextStatus
 from pellucid.envelopes.tree import Tree, build_trees, shape
+from pellucid.envelopes.visibility import SpaceViewer
 from pellucid.spaces.history.context_tree import MAX_ENVELOPES, all_envelopes, iter_trees
 from pellucid.spaces.history.history import History
 from pellucid.spaces.history.summaries import ContextLine, Contexts, Patterns
@@ -40,7 +41,7 @@ def test_a_tree_read_alone_equals_the_one_in_the_whole_history(
     space_store: SpaceStore, conversation: list[Envelope]
 ) -> None:
     space = space_store.space(conversation)
-    history = space.history("watcher", advisory=True)
+    history = space.history(SpaceViewer(participant="watcher", advisory=True))
     seen = {one.envelope.seq for one in space.log if history.log.is_visible(one)}
     whole = build_trees([one.envelope for one in space.log], lambda envelope, _: envelope.seq in seen)
     lines = space.run(all_contexts(history, 2))
@@ -79,7 +80,7 @@ def test_with_repeated_names_a_tree_holds_the_envelopes_of_its_path(
     space_store: SpaceStore, conversation: list[Envelope]
 ) -> None:
     space = space_store.space(conversation, mode="off")
-    history = space.history("watcher", advisory=True)
+    history = space.history(SpaceViewer(participant="watcher", advisory=True))
     for line in space.run(all_contexts(history, 3)):
         grown = space.run(history.tree(line.path))
         assert grown is not None

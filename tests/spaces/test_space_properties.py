@@ -158,11 +158,11 @@ def test_all_sessions_see_one_order_and_the_visible_envelopes(
                 for one in sink.decoded:
                     if one.get("seq") and one["from"] != session.participant:
                         assert one.get("replayed", False) == (is_foreign and one["seq"] <= welcome["head"])
-                advisory = how["addresses"] == "advisory"
+                assert session.viewer.advisory == (how["addresses"] == "advisory")
                 expected = [
                     one.envelope.seq
                     for one in log
-                    if one.envelope.seq > start and is_shown(one.envelope, one.place, session.viewer, advisory=advisory)
+                    if one.envelope.seq > start and is_shown(one.envelope, one.place, session.viewer)
                 ]
                 assert seqs == expected, "the session got exactly the visible envelopes"
             live_dump = space._live.state.dump()

@@ -49,6 +49,8 @@ class SpaceViewer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether it may read reasoning."""
     observes: bool = False
     """Whether it may read what is addressed to others."""
+    advisory: bool = False
+    """Whether addresses are advisory in the space."""
 
 
 def space_view(name: str) -> SpaceView:
@@ -67,19 +69,18 @@ def space_view(name: str) -> SpaceView:
     )
 
 
-def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer, *, advisory: bool = False) -> bool:
+def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer) -> bool:
     """Decide whether a viewer may see an envelope.
 
     Args:
         envelope: The envelope.
         place: Its place, from its `LifecycleVerdict`.
         viewer: Who reads.
-        advisory: Whether addresses are advisory in this space.
     """
     me = viewer.participant
     is_sender = envelope.sender == me
     is_addressed = me in envelope.to
-    may_overhear = advisory or viewer.observes
+    may_overhear = viewer.advisory or viewer.observes
     if envelope.sender == GATEWAY and envelope.to:
         # Of the gateway's messages to some, only what belongs to streams, whose data an observer reads as well.
         may_overhear = viewer.observes and envelope.family == "stream"

@@ -74,7 +74,6 @@ def history_of(
         space.owner,
         space.name,
         space.viewer(authenticated.participant, view),
-        advisory=space.settings.advisory,
         other_history=open_other_history,
     )
 

@@ -1,6 +1,6 @@
 """The history of a space, for one viewer: everything that can be read from its log.
 
-    history = History(store, owner, "review", space.viewer("security-agent"), advisory=…)
+    history = History(store, owner, "review", space.viewer("security-agent"))
     page = await history.page(newest=True, limit=50)
     async for chunk in history.export("jsonl"): …
 
@@ -137,7 +137,6 @@ class History:
         name: str,
         viewer: SpaceViewer,
         *,
-        advisory: bool = False,
         other_history: Callable[[str], Awaitable[History | None]] | None = None,
     ) -> None:
         """Create a history.
@@ -147,10 +146,9 @@ class History:
             owner: The owner of the space.
             name: The name of the space.
             viewer: Who reads.
-            advisory: Whether addresses are advisory (the space's setting).
             other_history: Returns the viewer's own history of another space, None if it is no member.
         """
-        self.log = VisibleLog(store, owner, name, viewer, advisory=advisory)
+        self.log = VisibleLog(store, owner, name, viewer)
         self._other_history = other_history
 
     async def head(self) -> int:

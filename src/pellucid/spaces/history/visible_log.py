@@ -77,17 +77,16 @@ class Portion(NamedTuple):
 class VisibleLog:
     """One space, for one viewer."""
 
-    def __init__(self, store: Store, owner: str, name: str, viewer: SpaceViewer, *, advisory: bool = False) -> None:
+    def __init__(self, store: Store, owner: str, name: str, viewer: SpaceViewer) -> None:
         self.spaces = store.spaces
         self._record = store.record
         self.owner = owner
         self.name = name
         self.viewer = viewer
-        self._advisory = advisory
 
     def is_visible(self, stored: StoredEnvelope) -> bool:
         """Check whether the viewer may see an envelope."""
-        return is_shown(stored.envelope, stored.place, self.viewer, advisory=self._advisory)
+        return is_shown(stored.envelope, stored.place, self.viewer)
 
     def with_flags(self, stored: StoredEnvelope) -> StoredEnvelope:
         """Return the envelope with its flags, as readers get it."""

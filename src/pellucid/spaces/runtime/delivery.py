@@ -27,7 +27,7 @@ from ...envelopes import GATEWAY, DialectName, Present, close_codes, gateway_mes
 from ...envelopes.grants import ConfiguredRevoked, GrantAdded, GrantEnded, ParticipantKicked, RightsChange
 from ...envelopes.kinds import CANCEL, CONFIGURED, PRESENCE
 from ...envelopes.streams import Stream
-from ...envelopes.visibility import SpaceView, SpaceViewer, is_shown
+from ...envelopes.visibility import SpaceViewer, is_shown
 from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
 from ...telemetry import error_location, log
@@ -50,9 +50,8 @@ RETRY_PAUSE_SECONDS = 0.5
 class _Commit:
     """The envelopes of one commit, with their frames."""
 
-    def __init__(self, stored: Sequence[StoredEnvelope], advisory: bool) -> None:
+    def __init__(self, stored: Sequence[StoredEnvelope]) -> None:
         self.stored = stored
-        self.advisory = advisory
         self.concerned: set[str] = set()
         """Ids of participants who may see more than an unrelated viewer."""
         self._frames: dict[DialectName, list[Frame | None]] = {}
@@ -76,7 +75,7 @@ class _Commit:
             cached = self._frames[dialect] = [None] * len(self.stored)
         out: list[Frame] = []
         for number, one in enumerate(self.stored[:limit] if limit is not None else self.stored):
-            if is_shown(one.envelope, one.place, viewer, advisory=self.advisory):
+            if is_shown(one.envelope, one.place, viewer):
                 frame = cached[number]
                 if frame is None:
                     frame = cached[number] = encode_frame(one.with_flags, dialect)
@@ -87,9 +86,10 @@ class _Commit:
 class _AudienceGroup:
     """Sessions with the same dialect and the same rights to read."""
 
-    def __init__(self, dialect: DialectName, view: SpaceView, reasoning: bool, observes: bool) -> None:
+    def __init__(self, dialect: DialectName, anonymous_viewer: SpaceViewer) -> None:
+        self.key = dialect, anonymous_viewer
         self.dialect = dialect
-        self.anonymous_viewer = SpaceViewer(participant=ANONYMOUS_ID, view=view, reasoning=reasoning, observes=observes)
+        self.anonymous_viewer = anonymous_viewer
         self.raw_writes: dict[Session, RawWrite] = {}
         """Sessions with a direct write function."""
         self.indirect: dict[Session, None] = {}
@@ -109,25 +109,21 @@ class Audience:
         self.delivered = delivered
         """Number of the newest delivered envelope."""
         self.configure(configuration)
-        self._groups: dict[tuple[object, ...], _AudienceGroup] = {}
+        self._groups: dict[tuple[DialectName, SpaceViewer], _AudienceGroup] = {}
         self._lagging: dict[Session, None] = {}
 
     def configure(self, configuration: Configuration) -> None:
         """Apply the settings of the space."""
-        self.advisory = configuration.settings.advisory
         self.max_buffered_bytes = configuration.settings.limits.outlet_bytes
         """Maximum number of bytes that may wait in an outlet."""
 
     def add(self, session: Session) -> None:
         """Add a session that is up to date."""
-        viewer = session.viewer
-        key = (session.wire_dialect, viewer.view, viewer.reasoning, viewer.observes)
+        key = (session.wire_dialect, replace(session.viewer, participant=ANONYMOUS_ID))
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _AudienceGroup(
-                session.wire_dialect, viewer.view, viewer.reasoning, viewer.observes
-            )
-        session.group_key = key
+            group = self._groups[key] = _AudienceGroup(*key)
+        session.group_key = group.key
         self._choose_write_path(session)
         session.outlet.watch(partial(self._choose_write_path, session))
 
@@ -171,7 +167,7 @@ class Audience:
         Returns:
             The sessions whose outlet is full now. They lag from here on.
         """
-        commit = _Commit(stored, self.advisory)
+        commit = _Commit(stored)
         concerned, max_buffered_bytes = commit.concerned, self.max_buffered_bytes
         full: list[tuple[Session, int]] = []
         broken: list[Session] = []
@@ -514,7 +510,7 @@ class SessionRegistry:
             await session.outlet.wait_drained()
 
     def _is_shown(self, one: StoredEnvelope, session: Session) -> bool:
-        return is_shown(one.envelope, one.place, session.viewer, advisory=self.audience.advisory)
+        return is_shown(one.envelope, one.place, session.viewer)
 
     async def _page(self, **query: Any) -> list[StoredEnvelope]:
         """Read a page of the log.

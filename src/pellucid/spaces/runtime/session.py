@@ -158,7 +158,7 @@ class Session:
         self.viewer = viewer
         self.capabilities: tuple[dict[str, Any], ...] = ()
         """The capabilities in the last welcome."""
-        self.group_key: tuple[object, ...] | None = None
+        self.group_key: tuple[DialectName, SpaceViewer] | None = None
         self.last_seq = 0
         """Number of the last envelope that it was given, while it is not in the audience."""
         self.replayed_until = 0

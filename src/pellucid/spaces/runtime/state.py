@@ -526,6 +526,7 @@ class SpaceState:
             view=view,
             reasoning=everyone or self.ledger.holds_right(participant, READ_REASONING),
             observes=self.ledger.holds_right(participant, OBSERVE),
+            advisory=self.settings.advisory,
         )
 
     def due(self, now: int) -> list[tuple[str, str]]:
