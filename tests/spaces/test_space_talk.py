@@ -75,7 +75,8 @@ def test_a_limit_of_a_context_stops_its_thoughts_and_not_its_end() -> None:
 def test_an_agent_at_its_limit_says_nothing_in_other_kinds() -> None:
     async def scene() -> None:
         always = ["mcp/*", "participant/*", "chat/*"]
-        async with opened(settings={"talk": {"turns": 2, **PEOPLE}, "always": always}) as (_, space, _):
+        settings = {"talk": {"turns": 2, **PEOPLE}, "always": always, "responses": "flag"}
+        async with opened(settings=settings) as (_, space, _):
             request = frame("mcp/request", {"method": "tools/call", "params": {"name": "scan"}}, id="q")
             assert await post(space, "dee", request) is None
             assert [await post(space, "bob", chat("hm")) for _ in "abc"] == [None, None, "talk_limit"]
