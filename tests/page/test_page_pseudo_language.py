@@ -28,7 +28,7 @@ SIZES: dict[str, ViewportSize] = {"phone": {"width": 390, "height": 844}, "deskt
 
 DATA = re.compile(
     r"Pellucid|Anthropic|OpenAI(, Responses)?|vLLM|"
-    r"thinker|other|reasoner|claude|locked|weather|\b(city|Ur|sky|clear|degrees)\b|pellucid \w+ \w+"
+    r"thinker|other|reasoner|claude|locked|weather|\b(city|Ur|sky|clear|degrees)\b|pellucid \w+ \w+( \w+ --\w+ [A-Z]+)?"
 )
 """Names, and what a person or a model wrote."""
 
