@@ -16,8 +16,8 @@ import click
 import msgspec
 import uvloop
 
+from ..envelopes import DEFAULT_DIALECT, kinds
 from ..envelopes import context as paths
-from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
 from ..envelopes.visibility import SpaceView, space_view
 from ..errors import PellucidError, RequestError
@@ -51,7 +51,7 @@ def say(
 ) -> None:
     """Send TEXT to a space (`-` reads it from standard input), and print the id and the number of the envelope."""
     envelope: dict[str, Any] = {
-        "protocol": "mew/v0.4",
+        "protocol": DEFAULT_DIALECT,
         "id": uuid.uuid4().hex,
         "kind": kind,
         "payload": _payload(kind, text, payload),

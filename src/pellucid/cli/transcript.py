@@ -32,7 +32,7 @@ from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
 from ..envelopes.kinds import text_of
 from ..envelopes.mcp import CANCELLED, is_discovery, request_arguments, result_text, tool_of
-from ..envelopes.translate import encode
+from ..envelopes.translate import DEFAULT_DIALECT, encode
 from .options import strip_controls
 
 _EVENT_WORDS = {"join": "joined", "leave": "left", "invited": "may come"}
@@ -178,7 +178,7 @@ class Transcript:
             is_replay: Do not print it dim although it is replayed, because all envelopes are.
         """
         if self._as_json:
-            click.echo(encode(envelope, "mew/v0.4"))
+            click.echo(encode(envelope, DEFAULT_DIALECT))
             return
         if not self._with_discovery and self._is_discovery(envelope):
             return

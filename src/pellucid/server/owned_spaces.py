@@ -3,35 +3,30 @@
 These routes take a key of the gateway or the page's session, not a participant's token. They do what `pellucid space
 create`, `pellucid space add` and `pellucid space delete` do, so all but the list are for operators
 (`Operation.is_operator_only`); without keys, the person at the gateway is one.
-
-A chat becomes the first envelopes of a space as its reader may see it: questions by the person, answers by a
-participant with the model's name, reasoning as a context of its own, each with the time that it has in the chat. Sealed
-reasoning is a context without text; hidden reasoning is none.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta
 from starlette.routing import BaseRoute
 
+from ..envelopes import DEFAULT_DIALECT
 from ..envelopes.payloads import WrittenCapability
 from ..errors import PellucidError, RequestError
 from ..protocols.chat import Answer, Question
-from ..protocols.chat import types as chat
 from ..protocols.decoding import decode
 from ..spaces.runtime.provisioning import add_participants, create_space
 from ..spaces.runtime.settings import MAX_TOPIC_CHARS, SpaceSettings
 from ..spaces.runtime.space import Space
 from ..storage import AlreadyStored, SpaceNotFound, StoredSpace
 from ..telemetry import log
-from .chat.conversations import title_of
 from .chat.reader import read_chat
+from .chat.space_envelopes import chat_envelopes, model_participants
 from .exchange import Exchange, endpoint_maker
 from .routing import VIEW, Operation, Table, parameter
 from .services import Services
@@ -92,7 +87,7 @@ class OwnedSpaceHandlers:
         events: Sequence[Question | Answer] = ()
         if body.conversation_id is not None:
             events = (await read_chat(self._services, exchange, body.conversation_id)).events
-        names = _model_names(events, body.participant)
+        names = model_participants(events, body.participant)
         participants = {body.participant: EVERYTHING, **dict.fromkeys(names.values(), ANSWERING)}
         spaces, owner = self._services.store.spaces, exchange.principal.owner
         try:
@@ -209,99 +204,10 @@ async def _post(space: Space, sender: str, envelope: dict[str, Any]) -> None:
     """Post an envelope; wait when the space's limits say so."""
     while True:
         try:
-            await space.post(sender, envelope, "mew/v0.4")
+            await space.post(sender, envelope, DEFAULT_DIALECT)
         except PellucidError as error:
             if error.info.kind != "too_many_requests" or error.info.retry_after is None:
                 raise
             await asyncio.sleep(error.info.retry_after)
         else:
             return
-
-
-def _model_names(events: Sequence[Question | Answer], person: str) -> dict[str, str]:
-    """Return a participant's id for each model of a chat."""
-    names: dict[str, str] = {}
-    for event in events:
-        if isinstance(event, Answer) and event.model not in names:
-            name = re.sub(r"\s+", "-", event.model.strip())[:200] or "model"
-            taken = {person, *names.values()}
-            while name in taken:
-                name = f"{name}-model"
-            names[event.model] = name
-    return names
-
-
-def chat_envelopes(
-    events: Sequence[Question | Answer], person: str, names: Mapping[str, str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the sender and the envelope of everything that a reader sees of a chat, in order.
-
-    Args:
-        events: The chat's events, redacted for the reader.
-        person: The participant who asked.
-        names: The participants who answered, by model.
-    """
-    question: Question | None = None
-    for event in events:
-        if isinstance(event, Question):
-            question = event
-            text = "\n\n".join(segment.text for segment in event.segments)
-            yield person, {"kind": "chat", "id": event.id, "ts": event.created_at, "payload": {"text": text}}
-        elif question is not None and event.status != "in_progress":
-            yield from ((names[event.model], envelope) for envelope in _answer_envelopes(event, question))
-
-
-def _answer_envelopes(answer: Answer, question: Question) -> Iterator[dict[str, Any]]:
-    about = [question.id]
-    steps = [one for one in answer.segments if not isinstance(one, _CONTENT)]
-    if steps:
-        context = f"{answer.id}-reasoning"
-        title = title_of("\n\n".join(segment.text for segment in question.segments))
-        spans = {span.segment_id: span for span in answer.timeline or ()}
-        times = [span for step in steps if (span := spans.get(step.id)) is not None]
-        now = min((span.started_at for span in times), default=answer.created_at)
-        end = max((span.ended_at for span in times), default=now)
-        yield {
-            "kind": "reasoning/start",
-            "id": context,
-            "correlation_id": about,
-            "ts": now,
-            "payload": {"message": title},
-        }
-        for step in sorted(steps, key=lambda one: one.sequence_number):
-            for kind, created_at, payload in _step_payloads(step):
-                now = max(now, min(created_at, end))
-                yield {"kind": f"reasoning/{kind}", "context": context, "ts": now, "payload": payload}
-        yield {"kind": "reasoning/conclusion", "context": context, "ts": end, "payload": {}}
-        about = [question.id, context]
-    texts = [one.text for one in answer.segments if isinstance(one, chat.TextSegment | chat.RefusalSegment)]
-    text = "\n\n".join(one for one in texts if one)
-    if text:
-        ended_at = answer.completed_at or answer.created_at
-        yield {
-            "kind": "chat",
-            "correlation_id": about,
-            "ts": ended_at,
-            "payload": {"text": text, "format": "markdown"},
-        }
-
-
-_CONTENT = (chat.TextSegment, chat.RefusalSegment, chat.FileSegment)
-
-
-def _step_payloads(step: Any) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Yield the thoughts of a stretch of reasoning, or what a tool was called with and returned, with their times.
-
-    A call is no request here: a participant that joins must not carry it out.
-    """
-    if isinstance(step, chat.ReasoningSegment):
-        for part in sorted(step.parts, key=lambda one: one.summary_index):
-            if part.text:
-                yield "thought", part.created_at, {"message": part.text}
-        return
-    details = {"arguments": step.args}
-    if step.result is not msgspec.UNSET:
-        details["result"] = step.result
-    if step.error is not msgspec.UNSET:
-        details["error"] = step.error
-    yield "observation", step.created_at, {"message": step.name, "details": details}

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import msgspec
 from msgspec import Meta
 
-from ...envelopes import Envelope, time_text
+from ...envelopes import DEFAULT_DIALECT, Envelope, time_text
 from ...envelopes.envelope import check_participant
 from ...envelopes.kinds import INVITE
 from ...errors import PellucidError, RequestError
@@ -137,7 +137,7 @@ class LinkHandlers:
         await space.catch_up()
         try:
             posted = await space.post(
-                invitation.inviter, invitation.envelope(), "mew/v0.4", address=space_query.gateway_url(exchange)
+                invitation.inviter, invitation.envelope(), DEFAULT_DIALECT, address=space_query.gateway_url(exchange)
             )
         except PellucidError as error:
             if error.info.kind in ("forbidden", "invalid_request", "not_found"):

@@ -17,7 +17,7 @@ import msgspec
 
 from ...envelopes.envelope import Envelope
 from ...envelopes.payloads import Failure
-from ...envelopes.translate import encode
+from ...envelopes.translate import DEFAULT_DIALECT, encode
 from ...errors import ERROR_KINDS, ErrorInfo, ErrorKind
 from ...unicode import json_safe
 from .errors import Refused
@@ -166,9 +166,9 @@ class Outbox:
 
 def _encode_frame(envelope: Envelope) -> bytes:
     try:
-        return encode(envelope, "mew/v0.4")
+        return encode(envelope, DEFAULT_DIALECT)
     except UnicodeEncodeError:  # models sometimes write half an emoji
-        return encode(json_safe(envelope), "mew/v0.4")
+        return encode(json_safe(envelope), DEFAULT_DIALECT)
 
 
 def _to_error_info(payload: dict[str, Any]) -> ErrorInfo:
