@@ -185,7 +185,7 @@ def allowed_kinds(who: str, written: Iterable[Any]) -> frozenset[str]:
 def test_effective_capabilities_are_those_of_the_model(tmp_path: Path) -> None:
     outcomes: set[tuple[str, bool]] = set()
     with Cases() as case:
-        for seed in range(by_circle(20, 200)):
+        for seed in range(by_circle(20, 80)):
             with case(f"seed {seed}"):
                 asyncio.run(_play(f"sqlite:///{tmp_path / f'{seed}.db'}", Random(seed), outcomes))
     assert outcomes == {(action, accepted) for action in ("grant", "revoke") for accepted in (True, False)}

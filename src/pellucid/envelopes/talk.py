@@ -158,7 +158,8 @@ class Talk:
             time_ms: The time, in milliseconds since 1970.
             is_awaited: Whether it answers an open request.
         """
-        if self.is_person(envelope.sender, people) or _talk_of(envelope, is_awaited) is None:
+        is_person = self.is_person(envelope.sender, people) and (bool(people) or not _is_of_an_agent(envelope))
+        if is_person or _talk_of(envelope, is_awaited) is None:
             return None
         reached = self.reached(None, limits[0], time_ms)
         if reached is None and path is not None:
@@ -199,7 +200,7 @@ class Talk:
         self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, is_awaited: bool
     ) -> None:
         state, talk = self.state, _talk_of(envelope, is_awaited)
-        if envelope.kind == kinds.RESPONSE or kinds.kind_of(envelope.kind).act in ("start", "step", "conclusion"):
+        if _is_of_an_agent(envelope):
             state.agents[envelope.sender] = True
             if len(state.agents) > MAX_AGENTS:
                 del state.agents[next(iter(state.agents))]
@@ -239,6 +240,11 @@ def _add(count: TalkCount, tokens: int, is_turn: bool, time_ms: int) -> None:
     count.tokens += tokens
     if count.since is None:
         count.since = time_ms
+
+
+def _is_of_an_agent(envelope: Envelope) -> bool:
+    """Check whether an envelope makes its sender an agent, where the space does not name its people (rule 1)."""
+    return envelope.kind == kinds.RESPONSE or kinds.kind_of(envelope.kind).act in ("start", "step", "conclusion")
 
 
 def _talk_of(envelope: Envelope, is_awaited: bool) -> Literal["turn", "thought"] | None:
