@@ -252,7 +252,7 @@ def splits_of(recording: Recording, body: bytes) -> Iterator[Iterable[int]]:
     Of the larger set: some positions, around the ends of frames and elsewhere.
     """
     if recording.own:
-        apart = by_circle(16, len(body))
+        apart = by_circle(16, 128)
         yield from (range(first, len(body), apart) for first in range(apart))
     else:
         frame_ends = () if recording.content_type == EVENT_STREAM else (b"\n\n", b"\r\n\r\n", b'"}', b"think>", b"\\")
