@@ -23,8 +23,7 @@ import pytest
 from pellucid.data_directory import default_connections
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
-from pellucid.local.fetch import list_larger_models
-from pellucid.local.model_index import is_engine_installed
+from pellucid.local.model_index import is_engine_installed, larger_models
 from pellucid.server.access.policy import Policy
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import Config, check_config
@@ -815,7 +814,7 @@ def test_larger_models_are_offered_where_the_engine_would_be_used(gateway: Serve
     ],
 )
 def test_only_larger_models_are_offered(used: str | None, offered: list[str]) -> None:
-    assert [model.name for model in list_larger_models(used)] == offered
+    assert [model.name for model in larger_models(used)] == offered
 
 
 # --- the test of a connection ----------------------------------------------------------------------------------------

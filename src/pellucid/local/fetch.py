@@ -172,18 +172,6 @@ def list_models() -> list[ListedModel]:
     ]
 
 
-def list_larger_models(name: str | None) -> list[ListedModel]:
-    """Return the models that are larger than one, the smallest first. Nothing is fetched.
-
-    Args:
-        name: The model that is used. None: there is none, so the default is larger, too. Nothing is known to be larger
-            than a model that the index does not have.
-    """
-    listed = sorted(list_models(), key=lambda model: model.bytes)
-    sizes = [model.bytes for model in listed if (model.name == name if name is not None else model.is_default)]
-    return [model for model in listed if sizes and (model.bytes > sizes[0] or (name is None and model.is_default))]
-
-
 async def fetch(model: Model, *, path: Path | None = None, progress: ProgressCallback | None = None) -> Path:
     """Return the path of the model's weights. They are fetched if they are not in the cache.
 

@@ -187,6 +187,22 @@ def find_model(name: str = DEFAULT_MODEL) -> Model:
 
 
 @cache
+def larger_models(name: str | None) -> list[Model]:
+    """Return the models of the index that are larger than one, the smallest first.
+
+    Args:
+        name: The model that is used. None: there is none, so the default is larger, too. Nothing is known to be larger
+            than a model that the index does not have.
+    """
+    models = sorted(all_models(), key=lambda model: model.bytes)
+    sizes = [model.bytes for model in models if model.name == (name or DEFAULT_MODEL)]
+    return [
+        model
+        for model in models
+        if sizes and (model.bytes > sizes[0] or (name is None and model.name == DEFAULT_MODEL))
+    ]
+
+
 def read_data(name: str) -> str:
     """Return the text of a template or grammar in `local/data`."""
     return resources.files(__package__).joinpath("data", name).read_text("utf-8")

@@ -16,8 +16,8 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.routing import BaseRoute
 
 from ..errors import RequestError
-from ..local.fetch import list_larger_models
-from ..local.model_index import INSTALL_COMMAND, is_engine_installed
+from ..local import model_index
+from ..local.fetch import cached_path
 from ..protocols import chat
 from ..protocols.decoding import decode
 from ..providers.profile import Profile
@@ -286,11 +286,11 @@ def larger_models(name: str | None) -> list[LargerModel]:
             memory_bytes=model.memory,
             licence=model.licence,
             licence_url=model.licence_url,
-            cached=model.is_cached,
+            cached=cached_path(model) is not None,
             command=f"pellucid serve --local-model {model.name}",
-            install=UNSET if is_engine_installed() else INSTALL_COMMAND,
+            install=UNSET if model_index.is_engine_installed() else model_index.INSTALL_COMMAND,
         )
-        for model in list_larger_models(name)
+        for model in model_index.larger_models(name)
     ]
 
 

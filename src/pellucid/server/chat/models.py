@@ -12,7 +12,7 @@ from typing import Any, get_args
 from msgspec import UNSET, UnsetType
 
 from ...errors import RequestError
-from ...local import fetch, model_index
+from ...local import model_index
 from ...models import ChatModel
 from ...protocols.chat import MAX_INSTRUCTIONS_CHARS, MEDIA_TYPES, THINKING_LEVELS, Effort, Medium
 from ...settings import ModelCall
@@ -96,7 +96,7 @@ class ModelsHandler:
         row = next((one for one in model_index.all_models() if one.name == model.name), None)
         if row is None:
             return {"embedded": True}
-        larger = [response_types.LargerModel(one.title, one.bytes) for one in fetch.list_larger_models(row.name)]
+        larger = [response_types.LargerModel(one.title, one.bytes) for one in model_index.larger_models(row.name)]
         return {
             "embedded": True,
             "title": row.title,
