@@ -22,19 +22,16 @@ import click
 
 from ..data_directory import data_directory
 from ..errors import ConfigError, ErrorInfo, ModelError, PellucidError
-from ..events import ErrorEvent, PartStartEvent, ResponseEndEvent
 from ..local import fetch
 from ..models import ChatModel
 from ..models.deployments import deployments_of
 from ..models.embedded import EmbeddedModel
-from ..models.model import StreamReader
-from ..parts import ModelRequest, UserPromptPart
 from ..relay import open_relay
 from ..server.agent_model import AgentModel
 from ..server.catalog import Catalog
 from ..server.config import Config
+from ..server.connection_check import begins_to_answer
 from ..server.factories import create_mcp_server
-from ..settings import ModelCall
 from ..storage.inspection import inspect_store
 from ..storage.store import sqlite_path
 from ..upstream import UpstreamClient
@@ -55,8 +52,6 @@ AT_ONCE = 8
 State = Literal["ok", "note", "problem"]
 
 _SIGNS: dict[State, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "red")}
-
-_QUESTION = "Reply with the word: yes"
 
 EXTRAS = {
     "local": "xllamacpp",
@@ -227,20 +222,10 @@ async def _open_ended(catalog: Catalog, provider: str) -> Finding:
 
 
 async def _ask(name: str, model: ChatModel) -> PellucidError | None:
-    """Ask a model a short question, and stop it when it begins to answer. Return the error."""
-    call = ModelCall(name, [ModelRequest([UserPromptPart(_QUESTION)])], {"max_tokens": 64})
+    """Ask a model a short question. Return the error, if it does not begin to answer."""
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            reader = StreamReader(await model.open(call))
-            try:
-                while (events := await reader.read()) is not None:
-                    for event in events:
-                        if isinstance(event, ErrorEvent):
-                            return PellucidError(event.error)
-                        if isinstance(event, PartStartEvent | ResponseEndEvent):
-                            return None
-            finally:
-                reader.cancel()
+        if await begins_to_answer(model, name, ANSWER_SECONDS):
+            return None
     except TimeoutError:
         return ModelError(ErrorInfo("timeout", f"no answer within {ANSWER_SECONDS:g} seconds"))
     except PellucidError as error:

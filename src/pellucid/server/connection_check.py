@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType
 from ..egress import EgressError
 from ..errors import ErrorInfo, PellucidError
 from ..events import ErrorEvent, ModelEvent, PartStartEvent, ResponseEndEvent
+from ..models import ChatModel
 from ..models.model import MIN_SECRET_CHARACTERS, Model, StreamReader
 from ..parts import ModelRequest, UserPromptPart
 from ..providers.profile import Profile
@@ -100,6 +101,35 @@ async def check_connection(
         return await check.list_models()
 
 
+async def begins_to_answer(model: ChatModel, name: str, seconds: float) -> bool:
+    """Ask a model a short question, and stop it when it begins to answer.
+
+    Args:
+        model: The model.
+        name: Its name.
+        seconds: How long it may take.
+
+    Returns:
+        Whether it did. False: its answer ended without a word.
+
+    Raises:
+        PellucidError: The model's error.
+        TimeoutError: It took longer.
+    """
+    call = ModelCall(name, [ModelRequest([UserPromptPart(_QUESTION)])], {"max_tokens": 64})
+    async with asyncio.timeout(seconds):
+        reader = StreamReader(await model.open(call))
+        try:
+            while (events := await reader.read()) is not None:
+                if (error := _error_of(events)) is not None:
+                    raise PellucidError(error)
+                if any(isinstance(event, PartStartEvent | ResponseEndEvent) for event in events):
+                    return True
+        finally:
+            reader.cancel()
+    return False
+
+
 class _Check:
     def __init__(
         self,
@@ -136,18 +166,9 @@ class _Check:
 
     async def ask(self, name: str) -> ConnectionProblem | None:
         """Ask the model a short question, and stop it when it begins to answer. Return what is wrong."""
-        call = ModelCall(name, [ModelRequest([UserPromptPart(_QUESTION)])], {"max_tokens": 64})
         try:
-            async with asyncio.timeout(CHECK_SECONDS):
-                reader = StreamReader(await self._model(name, self._url).open(call))
-                try:
-                    while (events := await reader.read()) is not None:
-                        if (error := _error_of(events)) is not None:
-                            return self._problem(PellucidError(error), name)
-                        if any(isinstance(event, PartStartEvent | ResponseEndEvent) for event in events):
-                            return None
-                finally:
-                    reader.cancel()
+            if await begins_to_answer(self._model(name, self._url), name, CHECK_SECONDS):
+                return None
         except TimeoutError:
             return ConnectionProblem(
                 "timeout",

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from . import sqlite
 from .errors import StoreError
 from .migrate import HEAD_VERSION, migration_statements
 from .store import check_store_url, sqlite_path
@@ -64,15 +65,16 @@ def _inspect_file(path: Path) -> StoreState:
         return StoreState(None, os.access(folder, os.W_OK | os.X_OK))
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=ANSWER_SECONDS)) as file:
-            has_tables = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
-            row = file.execute("SELECT version_num FROM alembic_version").fetchone() if has_tables else None
+            version = sqlite.stored_version(file)
     except sqlite3.Error as error:
         raise StoreError(f"the store {path} cannot be read: {error}", kind="server_error") from None
-    return StoreState(row and row[0], os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    return StoreState(version, os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 
 async def _inspect_postgres(url: str) -> StoreState:
-    import asyncpg  # of the extra `postgres`
+    import asyncpg  # of the extra `postgres`, as is the module
+
+    from .postgres import stored_version
 
     dsn = check_store_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     try:
@@ -81,8 +83,7 @@ async def _inspect_postgres(url: str) -> StoreState:
         message = str(error) or type(error).__name__
         raise StoreError(f"the database cannot be reached: {message}", kind="server_error") from None
     try:
-        has_tables = await connection.fetchval("SELECT to_regclass('alembic_version')")
-        version = await connection.fetchval("SELECT version_num FROM alembic_version") if has_tables else None
+        version = await stored_version(connection)
         is_read_only = await connection.fetchval("SELECT current_setting('transaction_read_only') = 'on'")
         now = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
     except (asyncpg.PostgresError, TimeoutError) as error:

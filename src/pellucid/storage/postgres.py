@@ -240,11 +240,17 @@ def _to_store_error(error: Exception) -> StoreError:
     return StoreUnavailable(cause=cause) if is_connection_lost else StatementFailed(cause=cause)
 
 
+async def stored_version(connection: asyncpg.Connection) -> str | None:
+    """Return the version of the tables of a database; None: it has none yet."""
+    if not await connection.fetchval("SELECT to_regclass('alembic_version')"):
+        return None
+    version: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+    return version
+
+
 async def _migrate(connection: asyncpg.Connection) -> None:
     async with connection.transaction():
         await connection.execute(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK_KEY})")
-        version = None
-        if await connection.fetchval("SELECT to_regclass('alembic_version')"):
-            version = await connection.fetchval("SELECT version_num FROM alembic_version")
+        version = await stored_version(connection)
         for statement in await asyncio.to_thread(migration_statements, "postgresql", version):
             await connection.execute(statement)

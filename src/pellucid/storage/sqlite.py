@@ -314,14 +314,18 @@ def _enable_wal(connection: _Connection) -> None:
             time.sleep(0.02)
 
 
+def stored_version(connection: sqlite3.Connection) -> str | None:
+    """Return the version of the tables of a database; None: it has none yet."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+        return None
+    row: tuple[str] | None = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return row and row[0]
+
+
 def _migrate(connection: _Connection) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        version = None
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-            version = row and row[0]
-        for statement in migration_statements("sqlite", version):
+        for statement in migration_statements("sqlite", stored_version(connection)):
             connection.execute(statement)
         connection.execute("COMMIT")
     except BaseException:
