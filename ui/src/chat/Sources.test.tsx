@@ -1,15 +1,11 @@
 // The sources of an answer: each once, in order, opened only by a click; titles are plain text.
-import { afterEach, describe, expect, test } from "vitest"
+import { describe, expect, test } from "vitest"
 
 import type { Answer, Citation } from "../api/types"
 import { record } from "../testing/recorded"
 import { draw } from "../text/draw.testkit"
 import { StopFollowingContext } from "./followEnd"
 import { Sources } from "./Sources"
-
-afterEach(() => {
-  document.body.textContent = ""
-})
 
 const cite = (url: string, title = ""): Citation => ({ type: "url_citation", url, title, start_index: 0, end_index: 2 })
 

@@ -1,4 +1,5 @@
 // What an opened tool shows: arguments as the model wrote them, and results of any length.
+import { act } from "react"
 import { expect, test } from "vitest"
 
 import type { Json, ToolSegment } from "../api/types"
@@ -22,12 +23,9 @@ test("a long result is bounded, and shown whole on request", () => {
   expect(texts(box)[1]?.split("\n")).toHaveLength(30)
   const more = box.querySelector<HTMLElement>('[data-testid="show-all"]')
   expect(more?.textContent).toContain("characters")
-  more?.click()
-  return new Promise<void>((done) => setTimeout(() => {
-    expect(texts(box)[1]).toBe(whole)
-    expect(box.querySelector('[data-testid="show-all"]')).toBeNull()
-    done()
-  }))
+  act(() => more?.click())
+  expect(texts(box)[1]).toBe(whole)
+  expect(box.querySelector('[data-testid="show-all"]')).toBeNull()
 })
 
 test("a search shows its pages, and code what it wrote", () => {

@@ -1,5 +1,5 @@
 // What the gateway adds to envelopes is shown: flags with their reason as plain text, and who alone may read.
-import { afterEach, expect, it } from "vitest"
+import { expect, it } from "vitest"
 
 import { draw } from "../text/draw.testkit"
 import { ContextHead } from "./ContextHead"
@@ -8,10 +8,6 @@ import { Fold } from "./fold"
 import type { Context, EnvelopeItem } from "./fold"
 import { ActionMessage, Message, Step } from "./Step"
 import { makeEnvelope } from "./testkit"
-
-afterEach(() => {
-  document.body.textContent = ""
-})
 
 const late: Flag = { code: "after_end", message: "context 'r' has ended <b>\u202ex</b>" }
 const marks = (box: HTMLElement) => [...box.querySelectorAll<HTMLElement>("[data-testid=flag]")]

@@ -1,5 +1,5 @@
 // Notices: erased content, presence, withdrawn proposals, cancelled requests, and who else is present.
-import { afterEach, describe, expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 
 import { draw } from "../text/draw.testkit"
 import { presenceLines } from "./presence"
@@ -12,10 +12,6 @@ import type { Room } from "./room"
 import { ActionMessage, Message, Notice, Step } from "./Step"
 import { ParticipantBar } from "./ParticipantBar"
 import { makeEnvelope } from "./testkit"
-
-afterEach(() => {
-  document.body.textContent = ""
-})
 
 function itemAt(fold: Fold, seq: number): EnvelopeItem {
   const item = fold.find(seq)

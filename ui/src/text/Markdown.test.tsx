@@ -1,18 +1,14 @@
 // A hostile text has no effect on the page; a text that is being written does not flicker.
 import fc from "fast-check"
-import { afterEach, describe, expect, it, vi } from "vitest"
+import { describe, expect, it } from "vitest"
 
-import { draw } from "./draw.testkit"
+import { draw, settled } from "./draw.testkit"
 import { LongText } from "./LongText"
 import { TextRoleContext } from "./role"
 import { hiddenHost, safeHref } from "./links"
 import { Markdown } from "./Markdown"
 import { closeOpenSyntax } from "./closeOpenSyntax"
 import { LIMITS } from "./limits"
-
-afterEach(() => {
-  document.body.textContent = ""
-})
 
 const ALLOWED = new Set(
   ("div span p strong em del code pre a br hr h3 h4 h5 h6 ul ol li input blockquote table thead tbody tr th td figure figcaption button section " +
@@ -180,9 +176,7 @@ describe("rendered Markdown", () => {
 
   it("is highlighted by class names only", async () => {
     const { box } = draw(<Markdown text={"```python\ndef f(): return 'x'\n```"} />)
-    await import("./highlight")
-    await new Promise((done) => setTimeout(done, 20))
-    expect(box.querySelector(".hljs-keyword")?.textContent).toBe("def")
+    await settled(() => expect(box.querySelector(".hljs-keyword")?.textContent).toBe("def"))
     expect(box.querySelector("pre")?.textContent).toBe("def f(): return 'x'")
     expect(box.querySelector("[style]")).toBeNull()
   })
@@ -207,7 +201,7 @@ describe("rendered Markdown", () => {
     for (const streaming of [true, false]) {
       const { box } = draw(<Markdown text={paragraphs.join("\n\n")} streaming={streaming} />)
       expect(box.textContent?.length).toBeLessThanOrEqual(LIMITS.step)
-      await vi.waitFor(() => expect(box.textContent).toMatch(/999\W*$/), { timeout: 10_000 })
+      await settled(() => expect(box.textContent).toMatch(/999\W*$/))
       expect(box.textContent?.match(/Paragraph/g)).toHaveLength(1_000)
     }
   })
