@@ -187,7 +187,7 @@ class Configuration:
         """Read the configuration again.
 
         Raises:
-            SpaceGone: If the space was deleted, or belongs to another owner.
+            SpaceNotFound: If the space was deleted, or belongs to another owner.
             StoreError: If the store fails.
         """
         space = await spaces.get(self.name)

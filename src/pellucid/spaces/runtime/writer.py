@@ -474,7 +474,7 @@ class Writer:
         """Read and deliver the new envelopes of the log.
 
         Raises:
-            SpaceGone: If the space was deleted.
+            SpaceNotFound: If the space was deleted.
             StoreError: If the store fails.
         """
         self._may_be_behind = True
