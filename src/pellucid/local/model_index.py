@@ -186,7 +186,6 @@ def find_model(name: str = DEFAULT_MODEL) -> Model:
     raise UnknownModel(f"there is no embedded model {name!r}; there are: {known} (or give the path of a GGUF file)")
 
 
-@cache
 def larger_models(name: str | None) -> list[Model]:
     """Return the models of the index that are larger than one, the smallest first.
 
@@ -203,6 +202,7 @@ def larger_models(name: str | None) -> list[Model]:
     ]
 
 
+@cache
 def read_data(name: str) -> str:
     """Return the text of a template or grammar in `local/data`."""
     return resources.files(__package__).joinpath("data", name).read_text("utf-8")
