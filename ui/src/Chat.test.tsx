@@ -6,8 +6,7 @@ import { WINDOW } from "./api/client"
 import { Chat } from "./Chat"
 import { Drafts } from "./compose/drafts"
 import { goTo } from "./routes"
-
-Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true })
+import { settled } from "./text/draw.testkit"
 
 const encoder = new TextEncoder()
 const frame = (data: object) => encoder.encode(`data: ${JSON.stringify(data)}\n\n`)
@@ -52,11 +51,6 @@ async function setUp() {
   const root = createRoot(box)
   await act(async () => root.render(<Chat drafts={new Drafts("one")} mayCreateSpaces onSignedOut={() => undefined} />))
   const element = (testid: string) => box.querySelector<HTMLElement>(`[data-testid="${testid}"]`)
-  const settled = (check: () => void) =>
-    vi.waitFor(async () => {
-      await act(async () => undefined)
-      check()
-    }, { timeout: 5000 })
   const shows = (text: string) => settled(() => expect(box.textContent).toContain(text))
   await shows("answer chat_A")
   await settled(() => expect(streams.feed).toBeDefined())
@@ -72,7 +66,7 @@ async function setUp() {
     await act(async () => field().form?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true })))
   }
   return {
-    active, calls, windows, element, settled, shows, write, type, send,
+    active, calls, windows, element, shows, write, type, send,
     hold: () => void (held = true),
     release: () => act(async () => gates.splice(0).forEach((one) => one())),
     waiting: () => gates.length,
@@ -94,9 +88,9 @@ test("a refresh that the feed caused does not follow its reader to another chat"
   page.active.chat_A = "evt_live"
   page.hold()
   await page.write("feed", { type: "turn_started", conversation_id: "chat_A", event_id: "evt_live" })
-  await page.settled(() => expect(page.waiting()).toBe(1))
+  await settled(() => expect(page.waiting()).toBe(1))
   await act(async () => goTo("chat_B"))
-  await page.settled(() => expect(page.waiting()).toBe(2))
+  await settled(() => expect(page.waiting()).toBe(2))
   await page.release()
   await page.shows("answer chat_B")
   expect(page.element("stop")).toBeNull()
@@ -112,14 +106,14 @@ test("a follow-up is not sent to a chat that was deleted", async () => {
   await page.shows("answer 2")
   page.active.chat_A = "evt_3"
   await page.write("feed", { type: "turn_started", conversation_id: "chat_A", event_id: "evt_3" })
-  await page.settled(() => expect(page.element("stop")).not.toBeNull())
+  await settled(() => expect(page.element("stop")).not.toBeNull())
   await page.send("follow-up")
-  await page.settled(() => expect(page.element("follow-up")).not.toBeNull())
+  await settled(() => expect(page.element("follow-up")).not.toBeNull())
   await page.write("feed", { type: "conversation_deleted", conversation_id: "chat_A" })
-  await page.settled(() => expect(page.element("follow-up")).toBeNull())
+  await settled(() => expect(page.element("follow-up")).toBeNull())
   expect(page.calls.filter((one) => one === "POST /api/chat")).toHaveLength(1)
   await act(async () => goTo(null))
-  await page.settled(() => expect((page.element("composer") as HTMLTextAreaElement).value).toBe("follow-up"))
+  await settled(() => expect((page.element("composer") as HTMLTextAreaElement).value).toBe("follow-up"))
   await page.close()
 })
 
@@ -140,13 +134,13 @@ test("what is written and what waits in a chat is its draft when another one is 
 
 test("a change of this window does not come back as one of another", async () => {
   const page = await setUp()
-  await page.settled(() => expect(page.element("feedback-up")).not.toBeNull())
+  await settled(() => expect(page.element("feedback-up")).not.toBeNull())
   const before = page.calls.length
   await act(async () => page.element("feedback-up")?.click())
   const change = { type: "conversation_changed", conversation_id: "chat_A" }
   await page.write("feed", { ...change, window: WINDOW })
   await page.write("feed", { ...change, window: "another" })
-  await page.settled(() => expect(page.calls.slice(before)).toContainEqual(expect.stringContaining("/api/conversations?")))
+  await settled(() => expect(page.calls.slice(before)).toContainEqual(expect.stringContaining("/api/conversations?")))
   expect([...page.windows]).toEqual([WINDOW])
   expect(page.calls.slice(before).filter((one) => one === "GET /api/conversations/chat_A")).toHaveLength(1)
   await page.close()
