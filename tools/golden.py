@@ -3,6 +3,7 @@
     python tools/golden.py                       the working tree with commit 5e15b62
     python tools/golden.py --base HEAD~1         with another commit
     python tools/golden.py --short               some minutes instead of an hour
+    python tools/golden.py --short --write       and write the digests of the base, after BASE has changed
     python tools/golden.py --only 'turns/*'      some cases only (each difference is printed with the name of its case)
 
 The gateway of each version runs as a process, with the same scripted upstream, and answers the same requests: every
@@ -10,6 +11,8 @@ recorded and hand-written response × every protocol and dialect × each view ×
 bytes; stored data and its replay; requests to the upstream in later turns; errors; the command line. Ids and times are
 replaced by their order of appearance (`golden_kit/normal.py`); everything else is compared unchanged. Then the working
 tree opens what the base has stored: a database, sealed tokens, a record, and logs in Redis.
+
+The short form runs the base only if it has to: `tools/golden_short.json` has digests of what the base does.
 
 An intended difference has an entry in `tools/golden_allowed.toml`, which quotes its line in CHANGELOG.md. The exit
 status is 1 if there is any other difference, or an entry that matches none.
@@ -50,6 +53,8 @@ FRESH_SECONDS = 6 * 3600
 """Age up to which a capture of the base is reused. The data in it ages (times, logs that expire)."""
 UNUSED_SECONDS = 7 * 86_400
 """Time since its last use after which a checkout is removed from the cache."""
+DIGESTS = HERE / "tools" / "golden_short.json"
+"""The base, and for each group of cases a digest of all that the short form captures of it."""
 SHOWN = 10
 """Number of differences that are printed in full."""
 
@@ -122,6 +127,23 @@ def _listing(directory: Path | None) -> list[bytes]:
         return []
     files = ((path, path.stat()) for path in sorted(directory.rglob("*")) if path.is_file())
     return [f"{path.relative_to(directory)} {stat.st_size} {stat.st_mtime_ns}".encode() for path, stat in files]
+
+
+def equals_digests(base: Checkout, tree: Checkout, plan: Plan, keep: Path) -> bool:
+    """Capture the working tree alone, and return whether it does what the digests of the base say."""
+    left, file = keep / "left", keep / "digests.db"
+    leave(base, left, plan.recordings, plan.short)
+    if start_capture(tree, file, left, plan).wait():
+        raise SystemExit("a capture failed")
+    with Capture(file) as capture:
+        groups = capture.groups()
+    known = json.loads(DIGESTS.read_text())["groups"]
+    print(f"groups that differ from {DIGESTS.name}: {', '.join(differing_keys(groups, known)) or 'none'}", flush=True)
+    return bool(groups == known)
+
+
+def differing_keys(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    return [key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)]
 
 
 def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: Path | None) -> tuple[Path, Path]:
@@ -311,6 +333,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="only the project's own fixtures, in fewer combinations")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only cases with matching names")
     parser.add_argument("--keep", metavar="DIR", help="keep both captures in this directory")
+    parser.add_argument("--write", action="store_true", help="write the digests of the base, if nothing differs")
     options = parser.parse_args()
 
     default_recordings = HERE.parent / "shared" / "recordings"
@@ -322,13 +345,20 @@ def main() -> int:
     base = Checkout(Path(options.base).resolve()) if is_directory else checkout_of(options.base)
     tree = Checkout(Path(options.tree).resolve())
     tidy(cache(), base.root)
+    is_default = options.base == BASE and not options.only
     reuse = None if is_directory or options.only else cache() / f"{base.root.name}-{plan.key()}.db"
     with tempfile.TemporaryDirectory(prefix="golden-") as made:
         keep = Path(options.keep or made)
         keep.mkdir(parents=True, exist_ok=True)
+        has_digests = json.loads(DIGESTS.read_text())["base"] == BASE and not (entries or options.write or options.keep)
+        if options.short and is_default and has_digests and equals_digests(base, tree, plan, keep):
+            return 0
         files = run_captures(base, tree, plan, keep, reuse)
-        everything = options.base == BASE and not options.only
-        return 1 if compare(*files, entries, everything=everything) else 0
+        failed = bool(compare(*files, entries, everything=is_default))
+        if options.write and options.short and is_default and not (failed or entries):
+            with Capture(files[0]) as capture:
+                DIGESTS.write_text(json.dumps({"base": BASE, "groups": capture.groups()}, indent=2) + "\n")
+        return int(failed)
 
 
 if __name__ == "__main__":

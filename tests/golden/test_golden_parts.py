@@ -120,7 +120,24 @@ def test_a_missing_new_or_changed_record_is_a_difference(tmp_path: Path) -> None
     assert compare(tmp_path / "one", tmp_path / "one", []) == 0
 
 
-def test_an_entry_explains_only_its_own_difference() -> None:
+def test_a_digest_changes_with_any_record_of_its_group(tmp_path: Path) -> None:
+    cases = {"a/1": [("body", "x"), ("head", "y")], "a/2": [("body", "x")], "b/1": [("body", "x")]}
+    changes: dict[str, dict[str, list[tuple[str, str]]]] = {
+        "same": {},
+        "text": {"a/1": [("body", "z"), ("head", "y")]},
+        "label": {"a/1": [("tail", "x"), ("head", "y")]},
+        "order": {"a/1": [("head", "y"), ("body", "x")]},
+        "new record": {"a/2": [("body", "x"), ("head", "y")]},
+        "new case": {"a/3": [("body", "x")]},
+        "no record": {"a/2": []},
+    }
+    groups = {}
+    for number, (change, changed) in enumerate(changes.items()):
+        with _capture(tmp_path / str(number), **{**cases, **changed}) as capture:
+            groups[change] = capture.groups()
+    same = groups.pop("same")
+    assert {one["b"] for one in groups.values()} == {same["b"]}
+    assert len({same["a"], *(one["a"] for one in groups.values())}) == 1 + len(groups)
     entry = Allowed("matrix/*", "A line.", records="reply: body", before='"old"', after='"new"')
     used: Counter[Allowed] = Counter()
     assert explained([entry], used, "matrix/x", "reply: body", '{"old":1}', '{"new":1}')

@@ -70,6 +70,14 @@ class Capture:
     def digests(self, name: str) -> list[tuple[str, bytes]]:
         return list(self._db.execute("SELECT label, hash FROM records WHERE name = ? ORDER BY n", (name,)))
 
+    def groups(self) -> dict[str, str]:
+        """Return a digest of each group of cases: their names, and the labels and texts of their records."""
+        hashes: dict[str, blake2b] = {}
+        for row in self._db.execute("SELECT name, n, label, hash FROM records ORDER BY name, n"):
+            group = row[0].partition("/")[0]
+            hashes.setdefault(group, blake2b(digest_size=16)).update(repr(row).encode())
+        return {group: hashed.hexdigest() for group, hashed in sorted(hashes.items())}
+
     def text(self, digest: bytes) -> str:
         (data,) = self._db.execute("SELECT text FROM texts WHERE hash = ?", (digest,)).fetchone()
         return zlib.decompress(data).decode("utf-8", "surrogatepass")
