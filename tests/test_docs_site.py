@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from pellucid.cli.main import COMMANDS
-from pellucid.server.openapi import build_document
+from tests.schemas import openapi_document
 from tests.server.test_config_documented import KEYS
 from tools.docs_site import PYTHON_MODULES, generated_pages, replace_outside_links
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = generated_pages()
+pages = cache(generated_pages)
 
 
 def test_every_configuration_key_has_its_row() -> None:
-    page = PAGES["reference/configuration.md"]
+    page = pages()["reference/configuration.md"]
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]* \| (.+) \|$", page, re.MULTILINE)
     assert all(effect.strip() for _, effect in rows)
     inner = {path[:-1] for path in KEYS if len(path) > 1}
@@ -27,23 +28,23 @@ def test_every_configuration_key_has_its_row() -> None:
 
 def test_every_command_and_every_path_has_its_section() -> None:
     commands = {name for name, row in COMMANDS.items() if row.help is not None}
-    sections = re.findall(r"^#+ `pellucid ([^`]+)`$", PAGES["reference/commands.md"], re.MULTILINE)
+    sections = re.findall(r"^#+ `pellucid ([^`]+)`$", pages()["reference/commands.md"], re.MULTILINE)
     assert {name for name in sections if " " not in name} == commands
     assert {"keys create", "space tail", "config check"} <= set(sections)
-    paths = re.findall(r"^## `([^`]+)`$", PAGES["reference/http.md"], re.MULTILINE)
-    assert paths == list(build_document()["paths"])
+    paths = re.findall(r"^## `([^`]+)`$", pages()["reference/http.md"], re.MULTILINE)
+    assert paths == list(openapi_document()["paths"])
 
 
 def test_the_listed_modules_are_public() -> None:
     public = (DOCS / "python-api.md").read_text("utf-8")
     assert [name for name in PYTHON_MODULES if f"`{name}`" not in public] == []
-    objects = re.findall(r"^::: (\S+)$", PAGES["reference/python.md"], re.MULTILINE)
+    objects = re.findall(r"^::: (\S+)$", pages()["reference/python.md"], re.MULTILINE)
     assert len(objects) == len(set(objects)) > 100
 
 
 def test_every_page_is_in_the_navigation() -> None:
     navigation = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
-    assert sorted(navigation) == sorted([*(path.name for path in DOCS.glob("*.md")), *PAGES])
+    assert sorted(navigation) == sorted([*(path.name for path in DOCS.glob("*.md")), *pages()])
 
 
 def test_links_outside_of_the_documentation_lead_to_the_repository() -> None:

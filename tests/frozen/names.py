@@ -29,7 +29,6 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.relay import DEFAULT_PREFIX, scripts
 from pellucid.server.access import oidc, session
 from pellucid.server.config import Config
-from pellucid.server.openapi import build_document
 from pellucid.settings import ModelSettings
 from pellucid.storage.migrate import migration_statements
 from pellucid.telemetry.names import SETTING_ATTRIBUTES, Metrics
@@ -37,6 +36,7 @@ from pellucid.tools.server_toolset import ENTRY_POINT_GROUP
 from tests.frozen.observed import observed_names
 from tests.frozen.schemas import Struct, openapi_names, setting_names, struct_names, tagged
 from tests.frozen.source import SOURCE, code_values, constants, named_numbers
+from tests.schemas import openapi_document
 
 _FROM_PROTOCOLS = "pellucid.protocols."
 
@@ -54,7 +54,7 @@ def current_names() -> tuple[str, ...]:
 
 
 def _openapi() -> Iterator[str]:
-    yield from openapi_names(build_document())
+    yield from openapi_names(openapi_document())
 
 
 def _config() -> Iterator[str]:

@@ -17,9 +17,8 @@ from pellucid.protocols.openresponses import Dialect, Encoder, Request, parse_re
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
-from pellucid.server.openapi import build_document
 from pellucid.settings import ModelCall
-from tests.schemas import published_schema
+from tests.schemas import openapi_document, published_schema
 
 NOW = 1_700_000_000
 ORIGIN = Origin("p", "w", "m")
@@ -92,7 +91,7 @@ class Schema:
 def schemas() -> tuple[Schema, ...]:
     """Our schemas, and the published ones if they are available."""
     theirs = published_document()
-    return (Schema(build_document()), *([Schema(theirs)] if theirs is not None else []))
+    return (Schema(openapi_document()), *([Schema(theirs)] if theirs is not None else []))
 
 
 def check_events(events: list[dict[str, Any]]) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pellucid.errors import RequestError
 from pellucid.protocols.openresponses import openapi, parse_request
 from pellucid.protocols.openresponses import types as t
-from pellucid.server.openapi import build_document
 from tests.openresponses.openresponses_kit import ALIASES, Schema, published_document, schemas
+from tests.schemas import openapi_document
 
-DOC = build_document()
+DOC = openapi_document()
 OURS = schemas()[0]
 
 spec = pytest.mark.needs("schema")

@@ -10,7 +10,6 @@ from pellucid.parts import ToolReturnPart
 from pellucid.protocols.openresponses import openapi
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.run import CallModel, CallTools, Minter, Run
-from pellucid.server.openapi import build_document
 from pellucid.settings import ModelCall
 from tests.openresponses.openresponses_kit import (
     NOW,
@@ -28,6 +27,7 @@ from tests.openresponses.openresponses_kit import (
     sse_frames,
     text_chunks,
 )
+from tests.schemas import openapi_document
 
 THOUGHT = ("We are asked ", "for a sum.\n", "2 + 2 = 4.")
 ANSWER = ("The answer ", "is 4.")
@@ -98,7 +98,7 @@ def test_fr_008_the_sequence_of_text_events_is_unchanged() -> None:
 
 
 def test_fr_009_the_openapi_document_describes_the_reasoning_events() -> None:
-    stream = build_document()["paths"]["/v1/responses"]["post"]["responses"]["200"]["content"]["text/event-stream"][
+    stream = openapi_document()["paths"]["/v1/responses"]["post"]["responses"]["200"]["content"]["text/event-stream"][
         "schema"
     ]
     for name in ("response.reasoning.delta", "response.reasoning.done"):

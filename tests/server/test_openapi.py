@@ -19,14 +19,14 @@ from pellucid.protocols.messages.verify import verify as verify_messages
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.server import create_app
 from pellucid.server.config import check_config
-from pellucid.server.openapi import build_document
 from pellucid.server.page import Page, built_files
 from tests.cases import Cases
 from tests.examples import costly
+from tests.schemas import openapi_document
 from tests.scripted import Upstream, serve
 from tests.scripted.gateway import Served
 
-DOC = build_document()
+DOC = openapi_document()
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 

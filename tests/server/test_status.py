@@ -16,13 +16,13 @@ from websockets.sync.client import connect
 
 from pellucid.relay import MemoryRelay, Relay
 from pellucid.server.access.policy import Policy
-from pellucid.server.openapi import build_document
+from tests.schemas import openapi_document
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Reply, Served, events_of
 from tests.server.state_kit import Caller, calls, make_keys, serving, url_of
 from tests.waiting import LIMIT_SECONDS, wait_until
 
-VALIDATOR = jsonschema.Draft202012Validator({"$ref": "#/components/schemas/GatewayStatus", **build_document()})
+VALIDATOR = jsonschema.Draft202012Validator({"$ref": "#/components/schemas/GatewayStatus", **openapi_document()})
 SECRETS = ("the-thought", "the-answer", "the-question")
 STATUS = "/api/status"
 CODE = "cancelled_by_operator"

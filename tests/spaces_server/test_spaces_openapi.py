@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks as openapi
 
-from pellucid.server.openapi import build_document
 from tests.examples import costly, many
+from tests.schemas import openapi_document
 from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import joined, served, token
 
@@ -23,7 +23,7 @@ ENDLESS = "GET /spaces/{name}/mcp"
 """The event stream of an MCP session (see test_spaces_mcp)."""
 OPERATIONS = {
     operation.ok().label: operation.ok()
-    for operation in schemathesis.openapi.from_dict(build_document()).get_all_operations()
+    for operation in schemathesis.openapi.from_dict(openapi_document()).get_all_operations()
     if isinstance(operation, Ok)
     and operation.ok().path.startswith(("/spaces/", "/participants"))
     and operation.ok().label != ENDLESS
