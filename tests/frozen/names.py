@@ -30,7 +30,7 @@ from pellucid.relay import DEFAULT_PREFIX, scripts
 from pellucid.server.access import oidc, session
 from pellucid.server.config import Config
 from pellucid.settings import ModelSettings
-from pellucid.storage.migrate import migration_statements
+from pellucid.storage.migrate import alembic_statements, migration_statements
 from pellucid.telemetry.names import SETTING_ATTRIBUTES, Metrics
 from pellucid.tools.server_toolset import ENTRY_POINT_GROUP
 from tests.frozen.observed import observed_names
@@ -293,7 +293,7 @@ def _tables() -> Iterator[str]:
 
 
 def _migrations() -> Iterator[str]:
-    for statement in migration_statements("sqlite", None):
+    for statement in alembic_statements("sqlite", None):
         yield from re.findall(r"(?:version_num\s*=|alembic_version .*VALUES)\s*\(?'(\w+)'", statement)
 
 

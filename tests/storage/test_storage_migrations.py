@@ -7,7 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pellucid import storage
 from pellucid.storage import StoredChat, StoredSpace, StoreError, open_store
-from pellucid.storage.migrate import DIALECTS, HEAD_VERSION, alembic_statements, migration_statements
+from pellucid.storage.migrate import HEAD_VERSION, alembic_statements, migration_statements
 from pellucid.storage.tables import metadata
 from tests.empty_stores import SHARED
 from tests.service_postgres import PostgresServer
@@ -76,11 +78,58 @@ def test_several_processes_start_at_once(url: str) -> None:
     asyncio.run(check_three_responses(url))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_an_empty_database_gets_the_result_of_all_migrations(dialect: str) -> None:
-    assert migration_statements(dialect, None) == alembic_statements(dialect, None), (
-        "run python -m pellucid.storage.migrate"
-    )
+def sqlite_shape(statements: Iterable[str]) -> list[object]:
+    """Return what statements create in SQLite, and the version."""
+    shape: list[object] = []
+    with closing(sqlite3.connect(":memory:")) as database:
+        for statement in statements:
+            database.execute(statement).fetchall()
+        shape += database.execute("SELECT * FROM alembic_version").fetchall()
+        created = database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+        for kind, name, of, sql in created:
+            shape.append((kind, name, of))
+            if kind != "table":
+                shape.append(sql)
+                shape += database.execute(f"PRAGMA index_xinfo({name})").fetchall()
+            else:
+                shape.append(sql if "VIRTUAL" in sql else "WITHOUT ROWID" in sql)
+                shape += database.execute(f"PRAGMA table_xinfo({name})").fetchall()
+                shape += sorted(row[1:] for row in database.execute(f"PRAGMA index_list({name})"))
+    return shape
+
+
+def test_an_empty_database_gets_the_result_of_all_migrations() -> None:
+    shape = sqlite_shape(migration_statements("sqlite", None))
+    assert (HEAD_VERSION,) in shape
+    assert shape == sqlite_shape(alembic_statements("sqlite", None))
+
+
+POSTGRESQL_SHAPE = """
+    SELECT relname || '.' || attname, format_type(atttypid, atttypmod), attnum::text, attnotnull::text,
+        attcollation::text, attstorage::text, pg_get_expr(adbin, adrelid)
+        FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid LEFT JOIN pg_attrdef ON adrelid = attrelid
+        AND adnum = attnum WHERE relnamespace = 'public'::regnamespace
+    UNION ALL SELECT indexname, indexdef, '', '', '', '', '' FROM pg_indexes WHERE schemaname = 'public'
+    UNION ALL SELECT conname, pg_get_constraintdef(oid), '', '', '', '', '' FROM pg_constraint
+    UNION ALL SELECT tgname, pg_get_triggerdef(oid), '', '', '', '', '' FROM pg_trigger
+    UNION ALL SELECT extname, extversion, '', '', '', '', '' FROM pg_extension
+    UNION ALL SELECT version_num, '', '', '', '', '', '' FROM alembic_version
+    ORDER BY 1, 2
+"""
+
+
+async def test_an_empty_postgresql_database_gets_the_result_of_all_migrations(postgres_server: PostgresServer) -> None:
+    import asyncpg
+
+    shapes = []
+    for statements in (migration_statements("postgresql", None), alembic_statements("postgresql", None)):
+        connection = await asyncpg.connect(postgres_server.database())
+        for statement in statements:
+            await connection.execute(statement)
+        shapes.append([tuple(row) for row in await connection.fetch(POSTGRESQL_SHAPE)])
+        await connection.close()
+    assert any(row[0] == "texts_grams" for row in shapes[0])
+    assert shapes[0] == shapes[1]
 
 
 async def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -177,11 +226,11 @@ async def test_items_of_an_older_version_are_deleted_with_their_response(url: st
         assert await execute_sql(url, remaining_items) == []
 
 
-async def test_the_migrations_create_the_tables_in_sqlite(tmp_path: Path) -> None:
-    async with store_at(f"sqlite:///{tmp_path}/store.db"):
-        pass
-    engine = sa.create_engine(f"sqlite:///{tmp_path}/store.db")
+def test_the_migrations_create_the_tables_in_sqlite() -> None:
+    engine = sa.create_engine("sqlite://")
     with engine.connect() as connection:
+        for statement in alembic_statements("sqlite", None):
+            connection.exec_driver_sql(statement)
         # FTS5 creates tables of its own; leave them out.
         ours = {"include_name": lambda name, kind, _: kind != "table" or not name.startswith("texts_grams")}
         assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
@@ -210,7 +259,7 @@ def test_the_migrations_create_the_tables_in_postgresql() -> None:
     ddl_statements = [CreateTable(table) for table in tables] + [
         CreateIndex(i) for table in tables for i in table.indexes
     ]
-    created = {" ".join(statement.split()) for statement in migration_statements("postgresql", None)}
+    created = {" ".join(statement.split()) for statement in alembic_statements("postgresql", None)}
     for ddl in ddl_statements:
         text = " ".join(str(ddl.compile(dialect=dialect)).split())
         for table, column in ADDED_COLUMNS:

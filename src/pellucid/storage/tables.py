@@ -376,3 +376,30 @@ usage = sa.Table(  # sums; a row for each day, key, model, deployment and curren
 )
 sa.Index("usage_days", usage.c.day)
 sa.Index("usage_owner_days", usage.c.owner, usage.c.day)
+
+# Triggers update SQLite's index in the transaction that changes the table.
+_ADD_GRAMS = "INSERT INTO texts_grams(rowid, mark, folded) VALUES (new.number, new.mark, new.folded)"
+_DELETE_GRAMS = (
+    "INSERT INTO texts_grams(texts_grams, rowid, mark, folded) VALUES ('delete', old.number, old.mark, old.folded)"
+)
+DIALECT_STATEMENTS = {
+    "sqlite": (
+        """CREATE VIRTUAL TABLE texts_grams USING fts5(
+    mark, folded, content='texts', content_rowid='number', tokenize='trigram case_sensitive 1', detail=none)""",
+        f"CREATE TRIGGER texts_added AFTER INSERT ON texts BEGIN {_ADD_GRAMS}; END",
+        f"CREATE TRIGGER texts_gone AFTER DELETE ON texts BEGIN {_DELETE_GRAMS}; END",
+        f"CREATE TRIGGER texts_changed AFTER UPDATE OF mark, folded ON texts BEGIN {_DELETE_GRAMS}; {_ADD_GRAMS}; END",
+    ),
+    "postgresql": (
+        "ALTER TABLE response_bodies ALTER COLUMN log SET STORAGE EXTERNAL",  # the log is compressed already
+        # Every search reads the index's pending list, so it must be short.
+        # Not every user may create the extension, and not every server has it. Without it, all texts of a scope are
+        # read, with the same results.
+        """DO $$ BEGIN
+    CREATE EXTENSION IF NOT EXISTS pg_trgm;
+    CREATE INDEX texts_grams ON texts USING gin (folded gin_trgm_ops) WITH (gin_pending_list_limit = 512);
+EXCEPTION WHEN OTHERS THEN NULL;
+END $$""",
+    ),
+}
+"""What a new database needs besides, by dialect: the search index of `texts`, and how a column is stored."""
