@@ -18,12 +18,19 @@ The rules:
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 metadata = sa.MetaData()
 
 _BYTEWISE = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 """Text with bytewise collation. Prefixes are searched as ranges, for which a language's collation does not work."""
+
+
+def _partial_index(name: str, *columns: sa.Column[Any], where: sa.ColumnElement[bool] | sa.TextClause) -> None:
+    sa.Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
 
 responses = sa.Table(
     "responses",
@@ -42,18 +49,12 @@ responses = sa.Table(
     sqlite_with_rowid=False,
 )
 
-_expires = responses.c.expires_at.is_not(None)
-sa.Index("responses_due", responses.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
-_unfinished = sa.text("status IN ('queued', 'in_progress')")
-sa.Index("responses_unfinished", responses.c.updated_at, sqlite_where=_unfinished, postgresql_where=_unfinished)
-_is_set = responses.c.conversation_id.is_not(None)
-sa.Index(
+_partial_index("responses_due", responses.c.expires_at, where=responses.c.expires_at.is_not(None))
+_partial_index("responses_unfinished", responses.c.updated_at, where=sa.text("status IN ('queued', 'in_progress')"))
+_partial_index(
     "responses_of",
-    responses.c.owner,
-    responses.c.conversation_id,
-    responses.c.created_at,
-    sqlite_where=_is_set,
-    postgresql_where=_is_set,
+    *(responses.c.owner, responses.c.conversation_id, responses.c.created_at),
+    where=responses.c.conversation_id.is_not(None),
 )
 
 bodies = sa.Table(
@@ -78,14 +79,7 @@ items = sa.Table(
     sa.Column("listed", sa.Boolean),  # whether its response lists it in `item_ids`; NULL: an older version wrote it
     sqlite_with_rowid=False,
 )
-_unlisted = items.c.listed.is_(None)
-sa.Index(
-    "response_items_of",
-    items.c.owner,
-    items.c.response_id,
-    sqlite_where=_unlisted,
-    postgresql_where=_unlisted,
-)
+_partial_index("response_items_of", items.c.owner, items.c.response_id, where=items.c.listed.is_(None))
 
 conversations = sa.Table(
     "conversations",
@@ -98,8 +92,7 @@ conversations = sa.Table(
     sa.Column("next_position", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-_expires = conversations.c.expires_at.is_not(None)
-sa.Index("conversations_due", conversations.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
+_partial_index("conversations_due", conversations.c.expires_at, where=conversations.c.expires_at.is_not(None))
 
 entries = sa.Table(
     "conversation_entries",
@@ -127,8 +120,7 @@ chats = sa.Table(
     sqlite_with_rowid=False,
 )
 sa.Index("chats_in_order", chats.c.owner, chats.c.updated_at, chats.c.id)
-_expires = chats.c.expires_at.is_not(None)
-sa.Index("chats_due", chats.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
+_partial_index("chats_due", chats.c.expires_at, where=chats.c.expires_at.is_not(None))
 
 shares = sa.Table(  # links that show a chat to anyone who has them
     "shares",
@@ -242,25 +234,17 @@ envelopes = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 _space_log = (envelopes.c.owner, envelopes.c.space)
-_is_set = envelopes.c.root.is_not(None)
 _opens = sa.text("role = 'opens'")
 sa.Index("space_envelopes_id", *_space_log, envelopes.c.id, envelopes.c.seq)
 sa.Index("space_envelopes_sender", *_space_log, envelopes.c.sender, envelopes.c.seq, envelopes.c.kind)
 sa.Index("space_envelopes_kind", *_space_log, envelopes.c.family, envelopes.c.seq, envelopes.c.kind)
-sa.Index(
+_partial_index(
     "space_envelopes_within",
     *(*_space_log, envelopes.c.root, envelopes.c.seq, envelopes.c.path),
-    sqlite_where=_is_set,
-    postgresql_where=_is_set,
+    where=envelopes.c.root.is_not(None),
 )
-sa.Index(
-    "space_envelopes_opened",
-    *_space_log,
-    envelopes.c.path,
-    envelopes.c.seq,
-    sqlite_where=_opens,
-    postgresql_where=_opens,
-)
+_partial_index("space_envelopes_opened", *_space_log, envelopes.c.path, envelopes.c.seq, where=_opens)
+_partial_index("space_envelopes_opening", *_space_log, envelopes.c.seq, where=_opens)
 
 record_scopes = sa.Table(
     "record_scopes",
@@ -274,14 +258,7 @@ record_scopes = sa.Table(
     sa.Column("seal", sa.LargeBinary),
     sqlite_with_rowid=False,
 )
-_unsigned = sa.text("number > signed")
-sa.Index(
-    "record_scopes_unsigned",
-    record_scopes.c.owner,
-    record_scopes.c.scope,
-    sqlite_where=_unsigned,
-    postgresql_where=_unsigned,
-)
+_partial_index("record_scopes_unsigned", record_scopes.c.owner, record_scopes.c.scope, where=sa.text("number > signed"))
 
 record_entries = sa.Table(
     "record_entries",
@@ -320,8 +297,6 @@ record_checkpoints = sa.Table(
     sa.Column("signature", sa.LargeBinary, nullable=False),
 )
 sa.Index("record_checkpoints_serial", record_checkpoints.c.serial, unique=True)
-
-sa.Index("space_envelopes_opening", *_space_log, envelopes.c.seq, sqlite_where=_opens, postgresql_where=_opens)
 
 links = sa.Table(  # the ids to which envelopes correlate
     "space_links",
