@@ -42,7 +42,7 @@ CALLED_FROM_OUTSIDE = {
     ),
     "Pydantic AI": ("_get_event_iterator", "_provider_model_profile", "close_stream", "provider_url"),
 }
-DECORATORS = ["@*.command", "@*.group", "@click.command", "@click.group"]
+DECORATORS = ["@*.command", "@*.group", "@click.command", "@click.group", "@compiles"]
 KINDS = ("class", "function", "method", "property")
 
 

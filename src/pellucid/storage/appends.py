@@ -69,11 +69,10 @@ _state_of_space = sa.and_(_N.c.owner == OWNER, _N.c.space == NAME)
 
 _LOCK = Statement(sa.select(_S.c.head, _S.c.version, _S.c.latest).where(_this_space).with_for_update())
 _GET_HEAD = Statement(sa.select(_S.c.head, _S.c.version).where(_this_space))
-_names = json_list("names")
-_heads = sa.select(_S.c.owner, _S.c.name, _S.c.head, _S.c.version).where(_S.c.removed_at.is_(None))
 _GET_HEADS = Statement(
-    _heads.where(_S.c.name.in_(sa.select(_names.postgresql.c.value))),
-    sqlite=_heads.where(_S.c.name.in_(sa.select(_names.sqlite.c.value))),
+    sa.select(_S.c.owner, _S.c.name, _S.c.head, _S.c.version).where(
+        _S.c.removed_at.is_(None), _S.c.name.in_(sa.select(json_list("names").c.value))
+    )
 )
 _UPDATE_HEAD = Statement(
     sa.update(_S)

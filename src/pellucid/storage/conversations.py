@@ -35,9 +35,10 @@ from .statement import (
     columns_of,
     for_each,
     insert_rows,
+    json_list,
+    json_text,
     not_expired,
     param,
-    raw_sql,
     read_first,
     read_rows,
     struct_from_row,
@@ -76,14 +77,7 @@ _entries_of = sa.select(*columns_of(ConversationEntry, _E)).where(_in_conversati
 _columns = columns_of(StoredConversation, _C)
 
 _INSERT, _INSERT_ENTRY = Statement(sa.insert(_C)), Statement(sa.insert(_E))
-_existing_ids_sql = (
-    "SELECT id FROM conversation_entries WHERE owner = :for_owner AND conversation_id = :for_id AND id IN "
-)
-_existing_ids_params = {"for_owner": sa.Text, "for_id": sa.Text, "ids": sa.Text}
-_EXISTING_IDS = Statement(
-    raw_sql(_existing_ids_sql + "(SELECT json_array_elements_text(CAST(:ids AS json)))", **_existing_ids_params),
-    sqlite=raw_sql(_existing_ids_sql + "(SELECT value FROM json_each(:ids))", **_existing_ids_params),
-)
+_EXISTING_IDS = Statement(sa.select(_E.c.id).where(_in_conversation, _E.c.id.in_(sa.select(json_list("ids").c.value))))
 _GET = Statement(sa.select(*_columns).where(_this_conversation))
 _UPDATE = Statement(
     sa.update(_C).where(_this_conversation).values(metadata=param("to_metadata", sa.LargeBinary)).returning(*_columns)
@@ -113,14 +107,8 @@ _DELETE_ENTRY = Statement(sa.delete(_E).where(_in_conversation, _has_entry_id, _
 
 
 def _conversation_from_row(row: Row) -> StoredConversation:
-    id, owner, created_at, metadata, expires_at = row
-    return StoredConversation(
-        id=id,
-        owner=owner,
-        created_at=created_at,
-        metadata=msgspec.json.decode(metadata, type=dict[str, str]),
-        expires_at=expires_at,
-    )
+    fields = dict(zip(StoredConversation.__struct_fields__, row, strict=True))
+    return StoredConversation(**{**fields, "metadata": msgspec.json.decode(fields["metadata"], type=dict[str, str])})
 
 
 _entry_from_row = partial(struct_from_row, ConversationEntry)
@@ -185,7 +173,7 @@ def add_entries(params: Params) -> Operation[list[record_write.NewEntry]]:
     placed = yield from _assign_positions(params)
     if not placed:
         return []
-    ids = msgspec.json.encode([entry.id for entry in placed]).decode()
+    ids = json_text([entry.id for entry in placed])
     existing_ids = {id for (id,) in (yield Execute(_EXISTING_IDS, {**params, "ids": ids}))}
     first_with_id = {entry.id: entry for entry in reversed(placed)}
     added = [entry for entry in placed if entry.id not in existing_ids and first_with_id[entry.id] is entry]

@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from . import tables
 from .database import StoreOperations
@@ -24,6 +23,7 @@ from .statement import (
     param,
     read_rows,
     struct_from_row,
+    upsert,
 )
 
 Rating = Literal["up", "down"]
@@ -53,15 +53,13 @@ _feedback_values = {"rating": param("to_rating"), "comment": param("to_comment")
 _turn_exists = sa.exists().where(_R.c.owner == OWNER, _R.c.id == ID)
 _new_feedback = sa.select(OWNER, ID, *_feedback_values.values()).where(_turn_exists)
 _key, _names = [_F.c.owner, _F.c.response_id], ["owner", "response_id", *_feedback_values]
-_SET_FEEDBACK = Statement(
-    postgresql.insert(_F)
-    .from_select(_names, _new_feedback)
-    .on_conflict_do_update(index_elements=_key, set_=_feedback_values)
-    .returning(_F.c.response_id),
-    sqlite=sqlite.insert(_F)
-    .from_select(_names, _new_feedback)
-    .on_conflict_do_update(index_elements=_key, set_=_feedback_values)
-    .returning(_F.c.response_id),
+_SET_FEEDBACK = upsert(
+    lambda insert: (
+        insert(_F)
+        .from_select(_names, _new_feedback)
+        .on_conflict_do_update(index_elements=_key, set_=_feedback_values)
+        .returning(_F.c.response_id)
+    )
 )
 _DELETE_FEEDBACK = Statement(sa.delete(_F).where(_F.c.owner == OWNER, _F.c.response_id == ID).returning(_F.c.owner))
 _with_turn = _F.join(_R, sa.and_(_R.c.owner == _F.c.owner, _R.c.id == _F.c.response_id))

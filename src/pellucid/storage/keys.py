@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from . import tables
 from .database import StoreOperations
@@ -36,6 +34,7 @@ from .statement import (
     read_first,
     read_rows,
     struct_from_row,
+    upsert,
 )
 
 
@@ -53,31 +52,22 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     """The policy of the key (JSON)."""
 
 
-def _with_ids(select: sa.Select[Any], column: sa.Column[Any]) -> Statement:
-    """Return the statement that selects the rows whose id is in the list `ids`."""
-    ids = json_list("ids")
-    in_postgresql, in_sqlite = (select.where(column.in_(sa.select(table.c.value))) for table in ids)
-    return Statement(in_postgresql, sqlite=in_sqlite)
-
-
 _K, _T = tables.keys, tables.revoked_tokens
 _keys = sa.select(*columns_of(StoredKey, _K))
+_ids = sa.select(json_list("ids").c.value)
 _oldest_first = (_K.c.created_at, _K.c.id)
 
 _INSERT = Statement(sa.insert(_K))
 _BY_HASH = Statement(_keys.where(_K.c.hash == param("for_hash", sa.LargeBinary)))
-_BY_IDS = _with_ids(_keys, _K.c.id)
+_BY_IDS = Statement(_keys.where(_K.c.id.in_(_ids)))
 _ALL = Statement(_keys.order_by(*_oldest_first))
 _OF_OWNER = Statement(_keys.where(_K.c.owner == OWNER).order_by(*_oldest_first))
 _REVOKE = Statement(
     sa.update(_K).where(_K.c.id == ID, _K.c.revoked_at.is_(None)).values(revoked_at=NOW).returning(_K.c.id)
 )
 
-_REVOKE_TOKEN = Statement(
-    postgresql.insert(_T).on_conflict_do_nothing().returning(_T.c.id),
-    sqlite=sqlite.insert(_T).on_conflict_do_nothing().returning(_T.c.id),
-)
-_REVOKED_OF = _with_ids(sa.select(_T.c.id), _T.c.id)
+_REVOKE_TOKEN = upsert(lambda insert: insert(_T).on_conflict_do_nothing().returning(_T.c.id))
+_REVOKED_OF = Statement(sa.select(_T.c.id).where(_T.c.id.in_(_ids)))
 _DELETE_EXPIRED = Statement(sa.delete(_T).where(_T.c.expires_at <= NOW), erases=False)
 
 

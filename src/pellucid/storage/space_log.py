@@ -56,6 +56,7 @@ from .statement import (
 
 _E, _L, _S, _T = tables.envelopes, tables.links, tables.spaces, tables.texts
 _seq, _after, _before = (param(name, sa.BigInteger) for name in ("seq", "after", "before"))
+_names = json_list("names")
 _link_in_space = sa.and_(_L.c.owner == OWNER, _L.c.space == NAME)
 _opens = sa.text("role = 'opens'")
 
@@ -89,12 +90,8 @@ def _existing_names(column: sa.Column[Any], *more: Any) -> Statement:
 
     Each name is looked up by a subquery: for EXISTS, PostgreSQL would choose a join instead.
     """
-    match: sa.Select[Any] = sa.select(ONE).where(IN_SPACE, *more).limit(ONE)
-    queries = [
-        sa.select(names.c.value).where(match.where(column == names.c.value).scalar_subquery().is_not(None))
-        for names in json_list("names")
-    ]
-    return Statement(queries[0], sqlite=queries[1])
+    match: sa.Select[Any] = sa.select(ONE).where(IN_SPACE, column == _names.c.value, *more).limit(ONE)
+    return Statement(sa.select(_names.c.value).where(match.scalar_subquery().is_not(None)))
 
 
 _EXISTING_IDS = _existing_names(_E.c.id)
@@ -158,15 +155,14 @@ def _each_by_seq() -> sa.Select[tuple[object, ...]]:
     Without it, PostgreSQL may read the whole log, if it has no statistics of it. If an envelope is gone, the query
     returns the next one instead.
     """
-    seqs = _seqs.postgresql
     select = sa.select(_E.c.seq, *ENVELOPE_COLUMNS).where(IN_SPACE)
-    envelope = _first_from(select, sa.cast(seqs.c.value, sa.BigInteger)).lateral()
-    return sa.select(*envelope.c).select_from(seqs.join(envelope, sa.true()))
+    envelope = _first_from(select, sa.cast(_seqs.c.value, sa.BigInteger)).lateral()
+    return sa.select(*envelope.c).select_from(_seqs.join(envelope, sa.true()))
 
 
 _BY_SEQS = Statement(
     _each_by_seq(),
-    sqlite=sa.select(_E.c.seq, *ENVELOPE_COLUMNS).where(IN_SPACE, _E.c.seq.in_(sa.select(_seqs.sqlite.c.value))),
+    sqlite=sa.select(_E.c.seq, *ENVELOPE_COLUMNS).where(IN_SPACE, _E.c.seq.in_(sa.select(_seqs.c.value))),
 )
 
 
@@ -272,11 +268,9 @@ def _read_page(query: LogQuery, sized_rows: Sequence[Row]) -> Operation[Envelope
 
 # ---------------------------------------------------------------------------------------------- correlated envelopes
 
-_names = json_list("names")
-
 
 def _correlated_sqlite() -> sa.Select[tuple[object, ...]]:
-    is_named = _L.c.about.in_(sa.select(_names.sqlite.c.value))
+    is_named = _L.c.about.in_(sa.select(_names.c.value))
     links = sa.select(_L.c.seq).where(_link_in_space, is_named, _L.c.seq > _after)
     seqs = links.distinct().order_by(_L.c.seq).limit(LIMIT)
     return sa.select(*_sized_columns).where(IN_SPACE, _E.c.seq.in_(seqs)).order_by(_E.c.seq)
@@ -284,10 +278,9 @@ def _correlated_sqlite() -> sa.Select[tuple[object, ...]]:
 
 def _correlated_postgresql() -> sa.Select[tuple[object, ...]]:
     """Build the statement for PostgreSQL. A lateral join looks up each name and each envelope, as in `_each_by_seq`."""
-    names = _names.postgresql
-    links_of_name = sa.select(_L.c.seq).where(_link_in_space, _L.c.about == names.c.value, _L.c.seq > _after)
+    links_of_name = sa.select(_L.c.seq).where(_link_in_space, _L.c.about == _names.c.value, _L.c.seq > _after)
     links = links_of_name.order_by(_L.c.seq).limit(LIMIT).lateral()
-    all_links = sa.select(links.c.seq).select_from(names.join(links, sa.true()))
+    all_links = sa.select(links.c.seq).select_from(_names.join(links, sa.true()))
     seqs = all_links.distinct().order_by(links.c.seq).limit(LIMIT).subquery()
     envelope = _first_from(sa.select(*_sized_columns).where(IN_SPACE), seqs.c.seq).lateral()
     return (

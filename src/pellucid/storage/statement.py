@@ -11,10 +11,12 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -75,6 +77,11 @@ class Statement:
         return compiled
 
 
+def upsert(build: Callable[[Any], Executable]) -> Statement:
+    """Return the statement that `build` makes of the dialect's own INSERT, which knows ON CONFLICT."""
+    return Statement(build(postgresql.insert), sqlite=build(sqlite.insert))
+
+
 def param(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.BindParameter[Any]:
     """Return a bind parameter, whose value is passed with each execution."""
     return sa.bindparam(name, type_=kind(), required=False)
@@ -107,20 +114,23 @@ def raw_sql(text: str, **params: type[sa.types.TypeEngine[Any]]) -> Executable:
     return sa.text(text).bindparams(*named)
 
 
-class JsonList(NamedTuple):
-    """The elements of a JSON list as a table with the column `value`, whose type is text in PostgreSQL."""
-
-    postgresql: sa.TableValuedAlias
-    sqlite: sa.TableValuedAlias
+class _JsonElements(FunctionElement[Any]):
+    inherit_cache = True
 
 
-def json_list(name: str) -> JsonList:
-    """Return a parameter that is a JSON list, as a table."""
-    values = param(name)
-    return JsonList(
-        sa.func.jsonb_array_elements_text(sa.cast(values, JSONB)).table_valued("value"),
-        sa.func.json_each(values).table_valued("value"),
-    )
+@compiles(_JsonElements)
+def _in_postgresql(elements: _JsonElements, compiler: SQLCompiler, **options: Any) -> str:
+    return f"jsonb_array_elements_text(CAST({compiler.process(elements.clauses, **options)} AS JSONB))"
+
+
+@compiles(_JsonElements, "sqlite")
+def _in_sqlite(elements: _JsonElements, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(elements.clauses, **options)})"
+
+
+def json_list(name: str) -> sa.TableValuedAlias:
+    """Return a parameter that is a JSON list, as a table with the column `value`, whose type is text in PostgreSQL."""
+    return _JsonElements(param(name)).table_valued("value")
 
 
 def json_text(values: Collection[Any]) -> str:

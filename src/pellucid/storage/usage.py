@@ -12,12 +12,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from . import tables
 from .database import StoreOperations
 from .names import is_storable, return_if_unstorable
-from .statement import LIMIT, OWNER, Execute, Operation, Params, Row, Statement, for_each, param, read_first
+from .statement import LIMIT, OWNER, Execute, Operation, Params, Row, Statement, for_each, param, read_first, upsert
 
 Column = Literal["month", "day", "owner", "key", "model", "deployment"]
 """By what sums can be grouped."""
@@ -119,7 +118,7 @@ def _add_statement(insert: Any) -> Any:
     return statement.on_conflict_do_update(index_elements=_KEY_COLUMNS, set_=sums)
 
 
-_ADD = Statement(_add_statement(postgresql.insert), sqlite=_add_statement(sqlite.insert))
+_ADD = upsert(_add_statement)
 _DAY, _MONTH_START = param("today"), param("month_start")
 _totals_by_owner = sa.select(
     sa.func.coalesce(sa.func.sum(sa.case((_U.c.day == _DAY, _U.c.cost_nanos), else_=0)), 0),
