@@ -127,14 +127,15 @@ def test_descriptions_are_from_the_docstring_in_every_style() -> None:
         assert definition.parameters_json_schema["properties"]["city"]["description"] == "Where."
 
 
-def test_methods_positional_only_parameters_and_mutable_defaults() -> None:
+@pytest.mark.anyio
+async def test_methods_positional_only_parameters_and_mutable_defaults() -> None:
     class Store:
         def put(self, key: str, /, tags: list[str] = ["a"]) -> tuple[str, list[str]]:  # noqa: B006
             return key, tags
 
     tool = Tool(Store().put)
     assert tool.definition.parameters_json_schema["required"] == ["key"]
-    assert tool._signature.call(tool.validate({"key": "k"})) == ("k", ["a"])
+    assert await tool.call(RunContext(None, None), tool.validate({"key": "k"})) == ("k", ["a"])
 
 
 def test_the_context_is_not_in_the_schema() -> None:

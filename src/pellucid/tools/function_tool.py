@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_origin, get_type_hints
 
 import docstring_parser
@@ -45,22 +46,25 @@ _DOCSTRING_STYLES = {
 
 @dataclass(frozen=True)
 class ToolSignature:
-    """The parameters and the description of a function."""
+    """A function, with its parameters and its description."""
 
+    function: Callable[..., Any]
     takes_context: bool
     arguments: TypeAdapter
     """Validates the arguments to a dictionary by parameter."""
-    call: Callable[..., Any]
-    """`call(arguments)` or `call(context, arguments)`; returns the value, or an awaitable."""
     description: str | None
-    is_async: bool
+    positional_names: frozenset[str] = frozenset()
+    """The parameters that have no keyword."""
 
     async def run(self, context: RunContext[Any], arguments: dict[str, Any]) -> Any:
         """Call the function; a function that is no coroutine function runs in a thread."""
-        call_arguments = (context, arguments) if self.takes_context else (arguments,)
-        if self.is_async:
-            return await _await_guarded(self.call(*call_arguments))
-        value = await run_in_thread(self.call, call_arguments)
+        leading = (context,) if self.takes_context else ()
+        positional = [value for name, value in arguments.items() if name in self.positional_names]
+        named = {name: value for name, value in arguments.items() if name not in self.positional_names}
+        call = partial(self.function, *leading, *positional, **named)
+        if _is_async(self.function):
+            return await _await_guarded(call())
+        value = await run_in_thread(call, ())
         return await _await_guarded(value) if inspect.isawaitable(value) else value
 
 
@@ -147,17 +151,11 @@ def tool_signature(
         description = descriptions.get(parameter.name)
         arguments.append(Argument(parameter.name, hints.get(parameter.name, Any), parameter.default, description))
     adapter = arguments_adapter(name, arguments)
-    positional_names = {p.name for p in parameters if p.kind is p.POSITIONAL_ONLY}
-
-    def call(*arguments: Any) -> Any:
-        *leading, values = arguments
-        positional = [value for name, value in values.items() if name in positional_names]
-        return function(*leading, *positional, **{k: v for k, v in values.items() if k not in positional_names})
-
+    positional_names = frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
     description = (
         "\n\n".join(text for text in (docstring.short_description, docstring.long_description) if text) or None
     )
-    return ToolSignature(with_context, adapter, call, description, _is_async(function))
+    return ToolSignature(function, with_context, adapter, description, positional_names)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -320,16 +318,9 @@ class Tool:
             takes_ctx: Whether the function takes a `RunContext` first.
             sequential: Whether it must run alone.
         """
-
-        def call(*arguments: Any) -> Any:
-            *leading, values = arguments
-            return function(*leading, **values)
-
         tool = cls(_no_arguments, name=name, sequential=sequential)
         tool.function = function
-        tool._signature = ToolSignature(
-            takes_ctx, TypeAdapter(json_schema, dict), call, description, _is_async(function)
-        )
+        tool._signature = ToolSignature(function, takes_ctx, TypeAdapter(json_schema, dict), description)
         tool.definition = ToolDefinition(name, json_schema, description)
         return tool
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import urlsplit
 
 from ..egress import EgressPolicy
-from ..errors import ErrorInfo, PellucidError, RequestError
+from ..errors import ErrorInfo, ErrorKind, PellucidError, RequestError
 from ..parts import Audio, File, Image, Text, UserContent, json_text
 from ..settings import ToolDefinition
 from ..telemetry import error_location, log
@@ -199,11 +199,7 @@ class MCPServer(AbstractToolset):
                     if cursor is None:
                         break
                     if cursor in cursors or len(tools) > MAX_TOOLS:
-                        raise PellucidError(
-                            self._error_info(
-                                "model_error", f"lists more than {MAX_TOOLS} tools, or its list has no end"
-                            )
-                        )
+                        raise self._error("model_error", f"lists more than {MAX_TOOLS} tools, or its list has no end")
                     cursors.add(cursor)
         except PellucidError:
             raise
@@ -315,11 +311,11 @@ class MCPServer(AbstractToolset):
             if (egress_error := cause_of(error)) is not None:
                 return egress_error
         if isinstance(error, TimeoutError):
-            return PellucidError(self._error_info("timeout", f"{problem} within {self._connect_timeout:g} s"))
-        return PellucidError(self._error_info("unavailable", f"{problem} ({_innermost_type(error)})"))
+            return self._error("timeout", f"{problem} within {self._connect_timeout:g} s")
+        return self._error("unavailable", f"{problem} ({_innermost_type(error)})")
 
-    def _error_info(self, kind: Any, problem: str) -> ErrorInfo:
-        return ErrorInfo(kind, f"the MCP server {self.name!r} {problem}", code=f"mcp_{kind}")
+    def _error(self, kind: ErrorKind, problem: str) -> PellucidError:
+        return PellucidError(ErrorInfo(kind, f"the MCP server {self.name!r} {problem}", code=f"mcp_{kind}"))
 
     async def aclose(self) -> None:
         """Close the connection, and end a server that was started here. The object may be used again afterwards."""

@@ -11,7 +11,8 @@ and its own types.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
@@ -42,15 +43,9 @@ class Argument(NamedTuple):
 
 def type_adapter(type_: Any) -> TypeAdapter:
     """Return the adapter of a type. Raises `RequestError` for a type without a JSON Schema."""
-    if not _is_annotated_for_pydantic(type_):
-        try:
-            return _msgspec_adapter(type_)
-        except RequestError:
-            if (adapter := _pydantic_adapter(type_)) is None:
-                raise
-            return adapter
-    adapter = _pydantic_adapter(type_)
-    return _msgspec_adapter(type_) if adapter is None else adapter
+    return _first_adapter(
+        _is_annotated_for_pydantic(type_), partial(_msgspec_adapter, type_), partial(_pydantic_adapter, type_)
+    )
 
 
 def arguments_adapter(name: str, arguments: Sequence[Argument]) -> TypeAdapter:
@@ -63,15 +58,37 @@ def arguments_adapter(name: str, arguments: Sequence[Argument]) -> TypeAdapter:
     Raises:
         RequestError: A parameter cannot be described by a JSON Schema.
     """
-    if not any(_is_annotated_for_pydantic(argument.type, argument.default) for argument in arguments):
-        try:
-            return _msgspec_arguments(name, arguments)
-        except RequestError:
-            if (adapter := _pydantic_arguments(name, arguments)) is None:
-                raise
-            return adapter
-    adapter = _pydantic_arguments(name, arguments)
-    return _msgspec_arguments(name, arguments) if adapter is None else adapter
+    is_for_pydantic = any(_is_annotated_for_pydantic(argument.type, argument.default) for argument in arguments)
+    return _first_adapter(
+        is_for_pydantic, partial(_msgspec_arguments, name, arguments), partial(_pydantic_arguments, name, arguments)
+    )
+
+
+def _first_adapter(
+    is_for_pydantic: bool,
+    read: Callable[[], TypeAdapter],
+    read_by_pydantic: Callable[[], TypeAdapter | None],
+) -> TypeAdapter:
+    """Return the adapter of msgspec; pydantic's if the types are annotated for it, or if msgspec cannot read them."""
+    if is_for_pydantic and (adapter := read_by_pydantic()) is not None:
+        return adapter
+    try:
+        return read()
+    except RequestError:
+        if is_for_pydantic or (adapter := read_by_pydantic()) is None:
+            raise
+        return adapter
+
+
+def _by_parameter(adapter: TypeAdapter, fields: Mapping[str, str]) -> TypeAdapter:
+    """Return the adapter of arguments from that of an object, whose `fields` have them: field by parameter."""
+    schema = {key: value for key, value in adapter.schema.items() if key != "title"}
+
+    def validate(value: Any) -> dict[str, Any]:
+        validated = adapter.validate(value)
+        return {parameter: getattr(validated, field) for parameter, field in fields.items()}
+
+    return TypeAdapter(schema | {"additionalProperties": False}, validate)
 
 
 def inline_root(schema: dict[str, Any]) -> dict[str, Any]:
@@ -135,14 +152,7 @@ def _msgspec_arguments(name: str, arguments: Sequence[Argument]) -> TypeAdapter:
     struct = msgspec.defstruct(
         name if name.isidentifier() else "Arguments", fields, kw_only=True, forbid_unknown_fields=True
     )
-    adapter = _msgspec_adapter(struct)
-    schema = {key: value for key, value in adapter.schema.items() if key != "title"}
-
-    def validate(value: Any) -> dict[str, Any]:
-        validated = adapter.validate(value)
-        return {argument.name: getattr(validated, argument.name) for argument in arguments}
-
-    return TypeAdapter({**schema, "additionalProperties": False}, validate)
+    return _by_parameter(_msgspec_adapter(struct), {argument.name: argument.name for argument in arguments})
 
 
 def _default(value: Any) -> Any:
@@ -280,15 +290,9 @@ def _pydantic_arguments(name: str, arguments: Sequence[Argument]) -> TypeAdapter
         return None
     if (adapter := _pydantic_adapter(model)) is None:
         return None
-    schema = {key: value for key, value in adapter.schema.items() if key != "title"}
-    for property_schema in schema.get("properties", {}).values():
+    for property_schema in adapter.schema.get("properties", {}).values():
         property_schema.pop("title", None)
-
-    def validate(value: Any) -> dict[str, Any]:
-        validated = adapter.validate(value)
-        return {argument.name: getattr(validated, f"argument_{index}") for index, argument in enumerate(arguments)}
-
-    return TypeAdapter(schema, validate)
+    return _by_parameter(adapter, {argument.name: f"argument_{index}" for index, argument in enumerate(arguments)})
 
 
 def _has_description(argument: Argument) -> bool:
