@@ -598,7 +598,7 @@ class Agent(Generic[Deps, Out]):
             raise RequestError(f"the tool {duplicates.pop()!r} has the name of the output: give one another name")
         for index, tool in enumerate(external_tools):
             if tool.name in output.tools or tool.name in functions.tools:
-                raise RequestError(**name_conflict(index, tool.name))
+                raise name_conflict(index, tool.name)
         model = _resolve_model(overridden.get("model") or options.get("model") or self._model)
         results = options.get("deferred_tool_results") or DeferredToolResults()
         usage = options.get("usage")
@@ -660,10 +660,6 @@ class Agent(Generic[Deps, Out]):
         combined = CombinedToolset(members)
         return combined if self._prepare_tools is None else combined.prepared(self._prepare_tools)
 
-    async def _system_prompt_parts(self, context: RunContext[Any]) -> list[ModelRequestPart]:
-        """Return the system prompts at the start of a conversation."""
-        return _prompts_with_text([await prompt.part(context) for prompt in self._system_prompts])
-
     async def _with_dynamic_prompts(
         self, history: Sequence[ModelMessage], context: RunContext[Any]
     ) -> list[ModelMessage]:
@@ -687,7 +683,8 @@ class Agent(Generic[Deps, Out]):
     async def _new_request(
         self, prompt: Prompt | None, history: list[ModelMessage], context: RunContext[Any]
     ) -> list[ModelMessage]:
-        parts: list[ModelRequestPart] = [] if history else await self._system_prompt_parts(context)
+        prompts = [] if history else self._system_prompts
+        parts = _prompts_with_text([await prompt.part(context) for prompt in prompts])
         content = _content(prompt)
         if content is not None:
             parts.append(UserPromptPart(_user_content(content)))

@@ -402,15 +402,11 @@ class AgentRun(Generic[Out]):
         context = self.ctx
         self._tools = await self._list_tools()
         definitions = [tool.definition for tool in self._tools.values()]
-        texts = (
-            await instruction_text(plan.instructions, context),
-            await plan.toolset.get_instructions(context),
-            plan.output.instructions,
-        )
+        sources = (*plan.instructions, plan.toolset.get_instructions, plan.output.instructions or "")
+        instructions = await instruction_text(sources, context)
         messages = join_messages(call.messages) if has_split_results(call.messages) else list(call.messages)
         for processor in plan.processors:
             messages = await call_function(processor, context, messages)
-        instructions = "\n\n".join(text for text in texts if text) or None
         return msgspec.structs.replace(
             call,
             settings=await self._settings(call, context),

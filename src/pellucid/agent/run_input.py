@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ..errors import RequestError
 from ..models import ChatModel
@@ -168,19 +168,11 @@ def with_state(deps: Any, state: Any) -> Any:
         raise RequestError(f"state: {error}", code="invalid_value", param="state") from None
 
 
-class NameConflict(TypedDict):
-    """The arguments of a `RequestError` for a name that is taken."""
-
-    message: str
-    code: str
-    param: str
-
-
-def name_conflict(index: int, name: str) -> NameConflict:
+def name_conflict(index: int, name: str, error: type[RequestError] = RequestError) -> RequestError:
     """Return the error for a tool of the client that has the name of a tool of the agent."""
     at = f"tools[{index}].name"
     message = f"{at}: this agent has a tool {name!r} of its own: give yours another name"
-    return {"message": message, "code": "invalid_value", "param": at}
+    return error(message, code="invalid_value", param=at)
 
 
 def _has_state(deps: Any) -> bool:

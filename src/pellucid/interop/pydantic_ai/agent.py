@@ -176,7 +176,7 @@ class PydanticAgent:
             # The names of an agent's tools are known only within a run, because its toolsets may differ in each run.
             for index, tool in enumerate(call.tools):
                 if "conflicts" in str(error) and f"{tool.name!r}" in str(error):
-                    raise _RequestRejected(**name_conflict(index, tool.name)) from None
+                    raise name_conflict(index, tool.name, _RequestRejected) from None
             raise
 
 
