@@ -93,7 +93,7 @@ class Readers:
 
         profile = self._profiles[answer.profile]
         origin = self._origin(profile.name, profile.wire, "")
-        decoder = self._wires[profile.wire].decoder(profile, origin, answer.content_type)
+        decoder = self._wires[profile.wire].decoder(profile, origin)
         started = time.thread_time()
         batches = [decoder.feed(read) for read in reads]
         batches.append(decoder.end())

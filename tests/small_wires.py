@@ -55,7 +55,7 @@ def events_of(
 ) -> list[ModelEvent]:
     """Decode these reads, and return the events."""
     profile = ROWS[row].for_model(model)
-    reader = WIRES[profile.wire].decoder(profile, origin(row, model), "")
+    reader = WIRES[profile.wire].decoder(profile, origin(row, model))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
     assert reader.end(cause) == [], "end is idempotent"

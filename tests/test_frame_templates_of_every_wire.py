@@ -20,7 +20,7 @@ from tests.wire_frames import EVERY, GOOGLE, GOOGLE_ARRAY, NEXT, ROWS, Wire, enc
 
 def decoder(wire: Wire) -> Any:
     row = ROWS[wire.row]
-    return WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "text/event-stream")
+    return WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"))
 
 
 def decoded(wire: Wire, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:

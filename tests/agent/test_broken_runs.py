@@ -103,7 +103,7 @@ class CutModel:
         model = model_of(script)
         self.name, self.origin = model.name, model.origin
         self.response = PushedResponse()
-        decoder = WIRES[model.profile.wire].decoder(model.profile, model.origin, script.content_type)
+        decoder = WIRES[model.profile.wire].decoder(model.profile, model.origin)
         self._streams = [HTTPModelStream(cast("Any", self.response), decoder)]
 
     async def open(self, call: ModelCall) -> ModelStream:

@@ -41,7 +41,7 @@ def test_every_thought_is_decoded_once_and_in_order() -> None:
                     origin = Origin(name, row.wire, "m")
                     batches, run = run_of([(STEPS, "tool_call", Usage(9, 8, 7, 6))], "eof", seals)
                     stream = encode(batches, include_usage=True)
-                    decoder = WIRES[row.wire].decoder(row, origin, "text/event-stream")
+                    decoder = WIRES[row.wire].decoder(row, origin)
                     response = fold([*decoder.feed(stream), *decoder.end()]).response
                     assert response is not None
                     thoughts = [part for part in response.parts if isinstance(part, ThinkingPart) and part.content]
@@ -63,7 +63,7 @@ def test_the_decoder_sends_back_the_same_tokens() -> None:
     row = builtin_profiles()["openrouter"]
     origin = Origin(row.name, row.wire, "m")
     stream = encode(run_of([(STEPS, "tool_call", Usage())], "eof", 1)[0])
-    decoder = WIRES[row.wire].decoder(row, origin, "text/event-stream")
+    decoder = WIRES[row.wire].decoder(row, origin)
     response = fold([*decoder.feed(stream), *decoder.end()]).response
     assert response is not None
     hi = ModelRequest([UserPromptPart("Hi")])

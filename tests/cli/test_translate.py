@@ -44,7 +44,7 @@ def read_in_pieces(recording: Recording, *cuts: int) -> Iterator[list[ModelEvent
     """Yield the events of a recorded answer that is read in pieces."""
     body = recording.body
     row = profile_of_response(recording.provider, None, body)
-    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), recording.content_type)
+    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""))
     for start, stop in zip((0, *cuts), (*cuts, len(body)), strict=True):
         yield decoder.feed(body[start:stop])
     yield decoder.end()

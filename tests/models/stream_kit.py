@@ -61,9 +61,9 @@ class PushedResponse:
         self.flow.append("resume")
 
 
-def stream_of(row: Profile, response: PushedResponse, content_type: str = "text/event-stream") -> HTTPModelStream:
+def stream_of(row: Profile, response: PushedResponse) -> HTTPModelStream:
     """Return the model stream that decodes `response`."""
-    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), content_type)
+    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"))
     return HTTPModelStream(cast("Any", response), decoder)
 
 

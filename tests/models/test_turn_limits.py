@@ -29,7 +29,7 @@ class Turn(Receiver):
     def __init__(self, row: str, reads: Iterator[bytes], *, takes_texts: bool = False, **limits: int) -> None:
         super().__init__()
         self.response = PushedResponse(**limits)
-        stream = stream_of(ROWS[row], self.response, "")
+        stream = stream_of(ROWS[row], self.response)
         stream.start(self, self if takes_texts else None)
         self.read_count = 0
         while not self.response.is_closed:
@@ -172,7 +172,7 @@ def test_the_items_of_a_whole_body_are_limited() -> None:
     content = [{"type": "text", "text": f"{number}"} for number in range(1000)]
     body = json.dumps({"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}).encode()
     response, receiver = PushedResponse(turn_items=50), Receiver()
-    stream_of(ROWS["anthropic"], response, "application/json").start(receiver)
+    stream_of(ROWS["anthropic"], response).start(receiver)
     response.read(body)
     response.end()
     message = fold(list(receiver.events)).response
@@ -184,7 +184,7 @@ def test_the_text_of_a_whole_body_is_cut_at_the_limit() -> None:
     content = [{"type": "text", "text": "x" * 300_000}, {"type": "text", "text": "y"}]
     body = json.dumps({"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}).encode()
     response, receiver = PushedResponse(turn_characters=100_000), Receiver()
-    stream_of(ROWS["anthropic"], response, "application/json").start(receiver)
+    stream_of(ROWS["anthropic"], response).start(receiver)
     response.read(body)
     response.end()
     message = fold(list(receiver.events)).response
@@ -240,7 +240,7 @@ def test_white_space_that_is_held_back_is_limited() -> None:
 def test_a_frame_with_too_many_objects_is_not_decoded() -> None:
     body = b'{"type": "message", "role": "assistant", "content": [%b]}' % b",".join([b"{}"] * 400_000)
     response, receiver = PushedResponse(), Receiver()
-    stream_of(ROWS["anthropic"], response, "application/json").start(receiver)
+    stream_of(ROWS["anthropic"], response).start(receiver)
     response.read(body)
     response.end()
     error = fold(list(receiver.events)).error

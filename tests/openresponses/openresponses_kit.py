@@ -189,7 +189,7 @@ def sse_frames(*chunks: dict[str, Any], done: bool = True) -> list[bytes]:
 
 def model_batches(reads: list[bytes]) -> list[list[ModelEvent]]:
     row = builtin_profiles()["deepseek"]
-    decoder = WIRES[row.wire].decoder(row, Origin("deepseek", row.wire, "deepseek-reasoner"), "text/event-stream")
+    decoder = WIRES[row.wire].decoder(row, Origin("deepseek", row.wire, "deepseek-reasoner"))
     return [*(decoder.feed(data) for data in reads), decoder.end()]
 
 

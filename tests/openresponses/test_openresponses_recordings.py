@@ -19,7 +19,7 @@ def test_a_recorded_answer_is_a_legal_response_with_all_its_text() -> None:
 
 def check_recording(recording: Recording) -> None:
     row, body = recording.row, recording.body
-    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
+    decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"))
     run = Run(ModelCall("m", []), Minter(b"seed"))
     batches = [run.feed(decoder.feed(body[at : at + 500]))[0] for at in range(0, len(body), 500)]
     stream = encode([*batches, run.feed(decoder.end())[0], run.end()])

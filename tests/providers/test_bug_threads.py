@@ -15,7 +15,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.openai_chat import encode
+from pellucid.providers.openai_chat.encode import encode
 from pellucid.settings import ModelCall
 from tests.providers.wire_kit import (
     ROWS,

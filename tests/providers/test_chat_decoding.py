@@ -15,7 +15,6 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, PartEndEvent, ResponseEndEvent
 from pellucid.parts import FilePart, OpaquePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.providers import stream_decoder
-from pellucid.providers.openai_chat import decoder
 from pellucid.providers.openai_chat.details import details_from_parts
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.providers.wires import WIRES
@@ -61,7 +60,7 @@ def test_a_call_directly_after_tagged_reasoning_ends_it(row: str, close: str) ->
     profile = builtin_profiles()[row].for_model(model)
     tool_call = {"index": 0, "id": "call00001", "function": {"name": "look", "arguments": "{}"}}
     data = stream({"content": "<think>\nWhy"}, {"content": f"?{close}"}, {"tool_calls": [tool_call]})
-    reader = WIRES[profile.wire].decoder(profile, origin(row), "text/event-stream")
+    reader = WIRES[profile.wire].decoder(profile, origin(row))
     events = [*reader.feed(data), *reader.end()]
     parts = [event.part for event in events if isinstance(event, PartEndEvent)]
     assert [(type(part), getattr(part, "content", None)) for part in parts] == [
@@ -684,7 +683,7 @@ def test_a_chunk_has_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         == huge
     )
     monkeypatch.setattr(stream_decoder, "DEFAULT_MAX_BYTES", 1000)
-    reader = decoder(ROWS["openai"], origin("openai"))
+    reader = WIRES["openai_chat"].decoder(ROWS["openai"], origin("openai"))
     events = reader.feed(stream({"content": "a"})) + reader.feed(b"data: " + b"x" * 2000) + reader.end()
     assert [event.error.code for event in events if isinstance(event, ErrorEvent)] == ["frame_too_large"]
 
@@ -930,7 +929,7 @@ def test_a_stream_with_flipped_bytes_gives_a_valid_turn() -> None:
 def test_deltas_are_emitted_by_the_read_that_contains_them() -> None:
     """A thinking delta is emitted as soon as its bytes are received, before the end of the stream."""
     for row in sorted(ROWS):
-        reader = decoder(ROWS[row], origin(row))
+        reader = WIRES["openai_chat"].decoder(ROWS[row], origin(row))
         for number in range(3):
             events = reader.feed(sse(chunk(reasoning=f"r{number}"), done=False))
             assert any(isinstance(event, PartDeltaEvent) for event in events)

@@ -28,7 +28,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.providers.openai_chat import encode
+from pellucid.providers.openai_chat.encode import encode
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import (
     EFFORTS,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.events import ModelEvent
 from pellucid.providers.frame_template import FrameTemplate, never_matches
-from pellucid.providers.openai_chat import decoder
+from pellucid.providers.wires import WIRES
 from tests.cutting import content_deltas
 from tests.providers.wire_kit import ROWS, chunk, origin, sse
 
@@ -27,7 +27,7 @@ def frame(field: str, text: str, ascii_only: bool) -> bytes:
 
 
 def decoded(row: str, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
-    reader = decoder(ROWS[row], origin(row))
+    reader = WIRES["openai_chat"].decoder(ROWS[row], origin(row))
     reader._template.tries = tries
     events: list[ModelEvent] = []
     for read in reads:
@@ -74,7 +74,7 @@ def test_a_frame_that_differs_elsewhere_is_decoded_in_full(odd: bytes) -> None:
 
 
 def test_a_frame_that_differs_only_in_its_text_is_not_decoded_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = decoder(ROWS["vllm"], origin("vllm"))
+    reader = WIRES["openai_chat"].decoder(ROWS["vllm"], origin("vllm"))
     for number in range(3):
         reader.feed(frame("reasoning", f" tok{number}", True))
     monkeypatch.setattr(reader._reader, "read_frame", None)
@@ -88,7 +88,7 @@ def test_a_text_that_occurs_twice_gives_no_template() -> None:
 
 
 def test_learning_stops_if_every_frame_has_another_timestamp() -> None:
-    reader = decoder(ROWS["vllm"], origin("vllm"))
+    reader = WIRES["openai_chat"].decoder(ROWS["vllm"], origin("vllm"))
     for number in range(20):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number}, done=False))
     assert reader._template.tries == 0
@@ -101,7 +101,7 @@ def test_a_text_that_is_also_a_key_gives_no_template() -> None:
 
 
 def test_learning_continues_if_the_timestamp_changes_now_and_then() -> None:
-    reader = decoder(ROWS["vllm"], origin("vllm"))
+    reader = WIRES["openai_chat"].decoder(ROWS["vllm"], origin("vllm"))
     for number in range(400):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number // 20}, done=False))
     assert reader._template.tries > 0

@@ -37,7 +37,7 @@ from pellucid.parts import (
     ToolCallPart,
 )
 from pellucid.providers import history
-from pellucid.providers.openai_chat import encode
+from pellucid.providers.openai_chat.encode import encode
 from pellucid.settings import ModelCall, ModelSettings
 from tests.cases import Cases
 from tests.providers.wire_kit import ROWS, body, chunk, origin, response_of, sse

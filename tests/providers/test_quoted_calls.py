@@ -9,7 +9,7 @@ import pytest
 
 from pellucid.fold import Fold, fold
 from pellucid.parts import ToolCallPart
-from pellucid.providers.openai_chat import decoder
+from pellucid.providers.wires import WIRES
 from tests.providers.wire_kit import ROWS, chunk, kinds_and_texts, origin
 
 OFFERED = ("look", "get.more")
@@ -23,7 +23,7 @@ def failed(quoted: Any, **more: Any) -> dict[str, Any]:
 
 
 def decoded(data: bytes, *, offered: tuple[str, ...] = OFFERED) -> Fold:
-    reader = decoder(ROWS["groq"], origin("groq"))
+    reader = WIRES["openai_chat"].decoder(ROWS["groq"], origin("groq"))
     reader.set_offered_tools(offered)
     return fold([*reader.feed(data), *reader.end()])
 

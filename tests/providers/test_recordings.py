@@ -15,7 +15,7 @@ import pytest
 
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, TextPart, ThinkingPart
-from pellucid.providers.openai_chat import encode
+from pellucid.providers.openai_chat.encode import encode
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.providers.wire_kit import events_of

@@ -25,7 +25,7 @@ SECRET = "what the model thought"
 
 def unread_online(profile: Profile, *reads: bytes) -> set[str]:
     """Return the unread fields that a gateway notices."""
-    decoder = WIRES[profile.wire].decoder(profile, Origin("p", profile.wire, "m"), "")
+    decoder = WIRES[profile.wire].decoder(profile, Origin("p", profile.wire, "m"))
     for read in reads:
         decoder.feed(read)
     decoder.end()

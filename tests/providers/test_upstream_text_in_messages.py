@@ -32,7 +32,8 @@ from pellucid.parts import ModelRequest, Origin, UserPromptPart
 from pellucid.providers.errors import error_from_response, error_from_value
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.providers.wires import WIRES, Decoder
+from pellucid.providers.stream_decoder import StreamDecoder
+from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
 from pellucid.upstream import Limits, UpstreamClient
 from tests.cases import Cases
@@ -56,9 +57,9 @@ _MARKED_TEXTS = [
 ]
 
 
-def decoder(wire: str) -> Decoder:
+def decoder(wire: str) -> StreamDecoder:
     row = ROW_OF[wire]
-    return WIRES[wire].decoder(row, Origin(row.name, wire, "m"), "")
+    return WIRES[wire].decoder(row, Origin(row.name, wire, "m"))
 
 
 EVERY = [*WIRES]
@@ -296,7 +297,7 @@ def test_no_message_quotes_a_recorded_response() -> None:
         for recording in recordings():
             row = recording.row
             for seed in range(by_circle(3, 25)):
-                reader = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"), "")
+                reader = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, "m"))
                 with case(f"{recording.name}, seed {seed}"):
                     for event in reader.feed(_mutated(recording.body, QuotingUpstream(seed))) + reader.end():
                         if isinstance(event, ErrorEvent):

@@ -19,9 +19,9 @@ from pellucid.parts import (
     ThinkingPart,
     ToolCallPart,
 )
-from pellucid.providers.openai_chat import decoder
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
 
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_chat"}
 
@@ -70,7 +70,7 @@ def events_of(
 ) -> list[ModelEvent]:
     """Decode these reads, and return the events."""
     profile = ROWS[row] if isinstance(row, str) else row
-    reader = decoder(profile, origin(profile))
+    reader = WIRES["openai_chat"].decoder(profile, origin(profile))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
     assert reader.end(cause) == [], "end is idempotent"

@@ -10,9 +10,9 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, Origin
-from pellucid.providers.anthropic import decoder
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
 from tests.cutting import cut as cut
 from tests.cutting import merged as merged
 
@@ -106,7 +106,7 @@ def events_of(
 ) -> list[ModelEvent]:
     """Decode these reads and return the events."""
     profile = ROWS[row] if isinstance(row, str) else row
-    reader = decoder(profile, origin(profile), "text/event-stream")
+    reader = WIRES["anthropic"].decoder(profile, origin(profile))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
     assert reader.end(cause) == [], "end is idempotent"

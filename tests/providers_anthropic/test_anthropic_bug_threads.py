@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pellucid.parts import ModelRequest, ModelResponse, TextPart, ThinkingPart, UserPromptPart
-from pellucid.providers.anthropic import encode
+from pellucid.providers.anthropic.encode import encode
 from pellucid.settings import ModelCall
 from tests.providers_anthropic.anthropic_kit import (
     ROWS,

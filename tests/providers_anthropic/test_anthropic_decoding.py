@@ -21,7 +21,7 @@ from pellucid.parts import (
     ThinkingPart,
     ToolCallPart,
 )
-from pellucid.providers.anthropic import decoder
+from pellucid.providers.wires import WIRES
 from tests.examples import many
 from tests.providers_anthropic.anthropic_kit import (
     PING,
@@ -49,7 +49,7 @@ from tests.providers_anthropic.anthropic_kit import (
 
 
 def test_a_thinking_delta_is_emitted_with_its_read() -> None:
-    reader = decoder(ROWS["anthropic"], origin(), "text/event-stream")
+    reader = WIRES["anthropic"].decoder(ROWS["anthropic"], origin())
     reader.feed(sse(start(), block_start(0, "thinking", thinking="", signature="")))
     events = reader.feed(sse(block_delta(0, "thinking", thinking="a")))
     assert any(isinstance(event, PartDeltaEvent) for event in events), "a delta is emitted with its read"
@@ -236,7 +236,7 @@ def test_a_missing_stop_reason_follows_from_the_parts() -> None:
 
 
 def test_frames_after_message_stop_are_ignored() -> None:
-    reader = decoder(ROWS["anthropic"], origin(), "")
+    reader = WIRES["anthropic"].decoder(ROWS["anthropic"], origin())
     reader.feed(sse(start(), *text(0, "so"), *message_end()))
     assert reader.done
     assert reader.feed(sse(start("msg_2"), *text(0, "more"), *message_end())) == []
@@ -264,7 +264,7 @@ def test_an_error_in_the_stream() -> None:
 
 
 def test_an_error_ends_decoding() -> None:
-    reader = decoder(ROWS["anthropic"], origin(), "")
+    reader = WIRES["anthropic"].decoder(ROWS["anthropic"], origin())
     reader.feed(sse(start(), OVERLOADED))
     assert reader.done
 
@@ -383,7 +383,7 @@ def test_a_call_with_its_input_in_block_start() -> None:
 
 
 def test_a_call_without_input_does_not_delay_the_next_block() -> None:
-    reader = decoder(ROWS["anthropic"], origin(), "")
+    reader = WIRES["anthropic"].decoder(ROWS["anthropic"], origin())
     reader.feed(sse(start(), *tool(0, "t", "")))
     events = reader.feed(sse(*thinking(1, "next")[:2]))
     assert any(isinstance(event, ItemStartEvent) and event.kind == "reasoning" for event in events)

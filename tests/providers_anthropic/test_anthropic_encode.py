@@ -23,7 +23,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.anthropic import encode, headers, path
+from pellucid.providers.anthropic.encode import encode, headers, path
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import load_profiles
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition

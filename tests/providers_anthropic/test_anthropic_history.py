@@ -41,7 +41,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.anthropic import encode
+from pellucid.providers.anthropic.encode import encode
 from pellucid.settings import ModelCall
 from tests.providers_anthropic.anthropic_kit import ROWS, body, origin, response_of
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from pellucid.parts import BuiltinToolCallPart, ModelResponse
-from pellucid.providers.anthropic import encode
+from pellucid.providers.anthropic.encode import encode
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.providers_anthropic.anthropic_kit import response_of

@@ -11,9 +11,9 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelResponse, Origin
-from pellucid.providers.bedrock import decoder
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
 from tests.cutting import cut as cut
 from tests.cutting import merged as merged
 from tests.event_stream_messages import eventstream_message
@@ -124,7 +124,7 @@ def events_of(
     error: ErrorInfo | None = None,
 ) -> list[ModelEvent]:
     """Decode these reads and return the events."""
-    reader = decoder(row or row_of(model), origin(model))
+    reader = WIRES["bedrock"].decoder(row or row_of(model), origin(model))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
     assert reader.end(cause) == [], "end is idempotent"

@@ -14,7 +14,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.bedrock import encode, path
+from pellucid.providers.bedrock.encode import encode, path
 from pellucid.settings import ModelCall, ToolDefinition
 from tests.providers_bedrock.bedrock_kit import (
     CLAUDE,

@@ -24,7 +24,8 @@ from pellucid.parts import (
     ToolCallPart,
     Usage,
 )
-from pellucid.providers.bedrock import decoder, encode
+from pellucid.providers.bedrock.encode import encode
+from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
 from tests.event_stream_messages import eventstream_message
 from tests.examples import many
@@ -87,7 +88,7 @@ def test_reasoning_text_and_call_in_order() -> None:
 
 def test_deltas_of_text_and_reasoning_are_emitted_with_their_read() -> None:
     """They have no contentBlockStart: the first delta opens the block."""
-    reader = decoder(row_of(), origin())
+    reader = WIRES["bedrock"].decoder(row_of(), origin())
     reader.feed(stream())
     events = reader.feed(frame("contentBlockDelta", delta(0, reasoningContent={"text": "Let"})[1]))
     assert isinstance(events[0], ItemStartEvent)
@@ -513,14 +514,14 @@ def test_a_token_limit_during_the_answer_leaves_the_thought_complete() -> None:
 
 
 def test_a_stream_is_done_after_its_usage() -> None:
-    reader = decoder(row_of(), origin())
+    reader = WIRES["bedrock"].decoder(row_of(), origin())
     last, usage = (frame(*message) for message in message_end())
     done = [reader.done]
     for data in (stream(text(0, "a")) + last, usage):
         reader.feed(data)
         done.append(reader.done)
     assert done == [False, False, True]
-    assert not decoder(row_of(), origin()).done
+    assert not WIRES["bedrock"].decoder(row_of(), origin()).done
 
 
 # --- failures ------------------------------------------------------------------------------------------------------
@@ -666,7 +667,7 @@ def test_data_of_another_format_is_an_error(data: bytes, code: str | None, messa
 
 
 def test_a_body_is_limited() -> None:
-    reader = decoder(row_of(), origin())
+    reader = WIRES["bedrock"].decoder(row_of(), origin())
     events = reader.feed(b"{" + b" " * (24 * 1024 * 1024))
     assert isinstance(events[-1], ErrorEvent)
     assert events[-1].error.code == "frame_too_large"

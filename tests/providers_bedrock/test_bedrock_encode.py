@@ -36,7 +36,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.providers.bedrock import encode, path
+from pellucid.providers.bedrock.encode import encode, path
 from pellucid.providers.bedrock.thinking import _FIELD_BUILDERS
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles

@@ -40,7 +40,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.bedrock import encode
+from pellucid.providers.bedrock.encode import encode
 from pellucid.settings import ModelCall, ToolDefinition
 from tests.providers_bedrock.bedrock_kit import (
     CLAUDE,

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from pellucid.parts import ModelResponse
-from pellucid.providers.bedrock import encode, path
+from pellucid.providers.bedrock.encode import encode, path
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.providers_bedrock.bedrock_kit import folded, origin, row_of

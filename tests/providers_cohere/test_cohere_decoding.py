@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.events import ItemEndEvent, ItemStartEvent
 from pellucid.parts import TextPart, ThinkingPart, ToolCallPart, Usage
-from pellucid.providers.cohere import decoder
+from pellucid.providers.wires import WIRES
 from tests.small_wires import (
     ROWS,
     broken,
@@ -142,7 +142,7 @@ def test_the_type_may_be_in_the_event_field_alone() -> None:
 
 
 def test_deltas_of_a_block_are_emitted_at_once() -> None:
-    reader = decoder(ROWS["cohere"], origin("cohere"))
+    reader = WIRES["cohere"].decoder(ROWS["cohere"], origin("cohere"))
     seen = [len(reader.feed(sse(frame))) for frame in [START, *block(0, "thinking", "a", "b"), *block(1, "text", "c")]]
     assert seen == [1, 0, 3, 1, 0, 0, 5, 0]
     assert not reader.done

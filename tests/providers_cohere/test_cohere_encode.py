@@ -29,7 +29,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.providers.cohere import encode
+from pellucid.providers.cohere.encode import encode
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from tests.small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of
 

@@ -10,9 +10,9 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import BuiltinToolReturnPart, ModelResponse, OpaquePart, Origin, RefusalPart
-from pellucid.providers.google import decoder
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
 from tests.cutting import cut as cut
 from tests.cutting import merged as merged
 
@@ -82,7 +82,7 @@ def events_of(
     error: ErrorInfo | None = None,
 ) -> list[ModelEvent]:
     """Decode these reads and return the events."""
-    reader = decoder(ROWS[row].for_model(model), origin(row, model))
+    reader = WIRES["google"].decoder(ROWS[row].for_model(model), origin(row, model))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
     assert reader.end(cause) == [], "end is idempotent"

@@ -14,7 +14,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.google import encode
+from pellucid.providers.google.encode import encode
 from pellucid.settings import ModelCall
 from tests.providers_google.google_kit import (
     GEMINI_3,

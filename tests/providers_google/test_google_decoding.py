@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pellucid.errors import ErrorInfo
 from pellucid.events import ItemStartEvent, PartDeltaEvent
 from pellucid.parts import BuiltinToolCallPart, FilePart, OpaquePart, TextPart, ThinkingPart, ToolCallPart
-from pellucid.providers.google import decoder
 from pellucid.providers.google.decode import FINISH_REASONS
+from pellucid.providers.wires import WIRES
 from tests.providers_google.google_kit import (
     ROWS,
     answer,
@@ -94,7 +94,7 @@ def test_thought_and_text_of_one_chunk_are_emitted_with_their_read() -> None:
 
 
 def new_decoder() -> Any:
-    return decoder(ROWS["google"], origin(), "")
+    return WIRES["google"].decoder(ROWS["google"], origin())
 
 
 def test_thoughts_are_summaries_except_for_open_models() -> None:

@@ -37,7 +37,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.providers.google import encode, headers, path
+from pellucid.providers.google.encode import encode, headers, path
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from tests.providers_google.google_kit import GEMINI_3, GEMINI_25, ROWS, origin
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart, UserPromptPart
-from pellucid.providers.google import encode
+from pellucid.providers.google.encode import encode
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.providers_google.google_kit import events_of, folded, origin

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.events import ItemEndEvent, ItemStartEvent
 from pellucid.parts import OpaquePart, TextPart, ThinkingPart, ToolCallPart, Usage
-from pellucid.providers.mistral import decoder
+from pellucid.providers.wires import WIRES
 from tests.small_wires import (
     ROWS,
     broken,
@@ -137,7 +137,7 @@ def test_the_last_event_may_lack_its_blank_line(tail: list[str]) -> None:
 
 
 def test_done_ends_the_stream_at_once() -> None:
-    reader = decoder(ROWS["mistral"], origin("mistral"))
+    reader = WIRES["mistral"].decoder(ROWS["mistral"], origin("mistral"))
     reader.feed(sse(chunk("a", "stop")))
     assert not reader.done
     reader.feed(sse(DONE))

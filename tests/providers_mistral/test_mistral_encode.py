@@ -31,8 +31,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.providers.mistral import encode
-from pellucid.providers.mistral.encode import safe_call_id
+from pellucid.providers.mistral.encode import encode, safe_call_id
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from tests.small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of, sse
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.events import ItemEndEvent, ItemStartEvent
 from pellucid.parts import TextPart, ThinkingPart, ToolCallPart, Usage
-from pellucid.providers.ollama import decoder
+from pellucid.providers.wires import WIRES
 from tests.small_wires import (
     ROWS,
     broken,
@@ -89,7 +89,7 @@ def test_streams_are_decoded(name: str) -> None:
 
 
 def test_deltas_of_a_line_are_emitted_at_once() -> None:
-    reader = decoder(ROWS[ROW], origin(ROW))
+    reader = WIRES["ollama"].decoder(ROWS[ROW], origin(ROW))
     seen = [len(reader.feed(lines(value))) for value in (line(thinking="a"), line(thinking="b"), line("c"))]
     assert seen == [4, 1, 5]
     assert not reader.done
@@ -134,7 +134,7 @@ def test_finish_reasons(native: str | None, reason: str | None) -> None:
 
 def test_done_reason_load_does_not_end_the_response() -> None:
     assert kinds_and_texts(response_of(ROW, lines(last("load")))) == []
-    reader = decoder(ROWS[ROW], origin(ROW))
+    reader = WIRES["ollama"].decoder(ROWS[ROW], origin(ROW))
     reader.feed(lines(last("load")))
     assert not reader.done
     assert kinds_and_texts(response_of(ROW, lines(last("load"), line("a"), last()))) == [("text", "a")]

@@ -28,7 +28,7 @@ from pellucid.parts import (
     UserContent,
     UserPromptPart,
 )
-from pellucid.providers.ollama import encode
+from pellucid.providers.ollama.encode import encode
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from tests.small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, lines, origin, response_of
 

@@ -11,9 +11,10 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Cause, ModelEvent
 from pellucid.fold import Fold, fold
 from pellucid.parts import ModelRequest, ModelResponse, Origin, ThinkingPart, UserPromptPart
-from pellucid.providers.openai_responses import decoder, encode
+from pellucid.providers.openai_responses.encode import encode
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
+from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
 
 ROWS = {name: row for name, row in builtin_profiles().items() if row.wire == "openai_responses"}
@@ -142,7 +143,7 @@ def events_of(
 ) -> list[ModelEvent]:
     """Decode these reads, and return the events."""
     profile = ROWS[row] if isinstance(row, str) else row
-    reader = decoder(profile, origin(profile))
+    reader = WIRES["openai_responses"].decoder(profile, origin(profile))
     events = [event for read in ([data] if isinstance(data, bytes) else data) for event in reader.feed(read)]
     events += reader.end(cause, error)
     assert reader.end(cause) == [], "end is idempotent"

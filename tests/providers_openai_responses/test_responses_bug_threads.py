@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pellucid.parts import ModelRequest, ModelResponse, Origin, TextPart, ThinkingPart, ToolReturnPart
-from pellucid.providers.openai_responses import encode
+from pellucid.providers.openai_responses.encode import encode
 from pellucid.settings import ModelCall
 from tests.providers_openai_responses.responses_kit import (
     ROWS,

@@ -22,7 +22,7 @@ from pellucid.parts import (
     ThinkingPartDelta,
     ToolCallPart,
 )
-from pellucid.providers.openai_responses import decoder
+from pellucid.providers.wires import WIRES
 from tests.providers_openai_responses.responses_kit import (
     OPENAI,
     ROWS,
@@ -58,7 +58,7 @@ def test_a_thought_ends_with_its_end_event() -> None:
     frames = thought(0, "One.", "Two.")
     upto = next(n for n, frame in enumerate(frames) if frame["type"] == "response.reasoning_summary_part.done") + 1
     profile = ROWS[OPENAI]
-    events = decoder(profile, origin(profile)).feed(sse(created(), *frames[:upto]))
+    events = WIRES["openai_responses"].decoder(profile, origin(profile)).feed(sse(created(), *frames[:upto]))
     assert isinstance(events[-1], PartEndEvent)
     assert isinstance(events[-1].part, ThinkingPart)
     assert events[-1].part.content == "One."
@@ -699,7 +699,7 @@ def test_the_last_event_needs_no_blank_line() -> None:
 
 
 def test_the_decoder_reports_its_end() -> None:
-    reader = decoder(ROWS[OPENAI], origin())
+    reader = WIRES["openai_responses"].decoder(ROWS[OPENAI], origin())
     reader.feed(sse(created(), answer(0, "a")))
     assert not reader.done
     reader.feed(sse(response_end()))

@@ -37,7 +37,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.providers.openai_responses import encode
+from pellucid.providers.openai_responses.encode import encode
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from tests.providers_openai_responses.responses_kit import (
     OPENAI,

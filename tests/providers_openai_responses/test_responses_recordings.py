@@ -23,7 +23,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.openai_responses import encode
+from pellucid.providers.openai_responses.encode import encode
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.providers_openai_responses.responses_kit import folded, origin

@@ -22,7 +22,7 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.providers.openai_responses import encode
+from pellucid.providers.openai_responses.encode import encode
 from pellucid.providers.profiles import builtin_profiles, load_profiles
 from pellucid.settings import ModelCall
 from tests.examples import many

@@ -155,7 +155,7 @@ def origin_of(recording: Recording) -> Origin:
 
 def events_of(recording: Recording, reads: Iterable[bytes]) -> list[ModelEvent]:
     row = recording.row
-    decoder = WIRES[row.wire].decoder(row, origin_of(recording), recording.content_type)
+    decoder = WIRES[row.wire].decoder(row, origin_of(recording))
     events = [event for read in reads for event in decoder.feed(read)] + decoder.end()
     assert decoder.end() == [], "end is idempotent"
     return events

@@ -361,7 +361,7 @@ async def observe(row: dict[str, Any], case: Case) -> dict[str, Any]:
 
 
 def decode(profile: Profile, data: bytes) -> dict[str, Any]:
-    decoder = WIRES[profile.wire].decoder(profile, Origin("mine", profile.wire, "m"), "text/event-stream")
+    decoder = WIRES[profile.wire].decoder(profile, Origin("mine", profile.wire, "m"))
     before_end = decoder.feed(data)
     response = fold([*before_end, *decoder.end()]).response
     assert response is not None

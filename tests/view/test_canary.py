@@ -33,10 +33,10 @@ from tests.view.view_kit import LESSER, SEAL, SECRET, SUMMARY, leaks, redacted
 ROWS = builtin_profiles()
 
 
-def run_of(row_name: str, body: bytes, content_type: str = "", model: str = "m") -> list[Event]:
+def run_of(row_name: str, body: bytes, model: str = "m") -> list[Event]:
     """Decode the bytes to a run, with a seal on every item."""
     row = ROWS[row_name].for_model(model)
-    decoder = WIRES[row.wire].decoder(row, Origin(row_name, row.wire, model), content_type)
+    decoder = WIRES[row.wire].decoder(row, Origin(row_name, row.wire, model))
     run = Run(ModelCall(model, []), Minter(b"seed"))
     run.start()
     events = run.feed(decoder.feed(body))[0] + run.feed(decoder.end())[0] + run.end()
@@ -56,7 +56,7 @@ def test_there_is_a_canary_for_every_wire() -> None:
 
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: f"{canary.row} {canary.name}")
 def test_the_canary_is_in_the_raw_view_only(canary: Canary) -> None:
-    events = run_of(canary.row, canary.body, canary.content_type, canary.model)
+    events = run_of(canary.row, canary.body, canary.model)
     assert leaks(events), "the unredacted run has the canary"
     response = fold(events).messages[0]
     assert isinstance(response, ModelResponse)
@@ -132,7 +132,7 @@ def test_reasoning_of_recorded_models_is_in_no_lesser_view() -> None:
 
 
 def assert_no_lesser_view_has_thought(recording: Recording) -> None:
-    run = run_of(recording.provider, recording.body, recording.content_type, recording.model)
+    run = run_of(recording.provider, recording.body, recording.model)
     events = [replace(one, seal=None) if isinstance(one, ItemEndEvent) else one for one in run]
     secret, summaries = carried(events)
     for view in LESSER_VIEWS:

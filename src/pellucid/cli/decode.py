@@ -35,7 +35,7 @@ def decode(provider: str, content_type: str | None, unread: bool, file: BinaryIO
     data = file.read()
     if unread:
         profile = profile_of_response(provider, content_type, data)
-        counts = count_unread_fields(profile, data, content_type or guess_content_type(data))
+        counts = count_unread_fields(profile, data)
         for path, count in counts.most_common():
             click.echo(f"{count:7} {path}")
         return
@@ -64,7 +64,7 @@ def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[M
         RequestError: The provider is unknown.
     """
     profile = profile_of_response(provider, content_type, data)
-    return decode_answer(profile, data, content_type or guess_content_type(data))
+    return decode_answer(profile, data)
 
 
 def profile_of_response(provider: str, content_type: str | None, data: bytes) -> Profile:
@@ -103,11 +103,6 @@ def _first_object(data: bytes) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
     return {}
-
-
-def guess_content_type(data: bytes) -> str:
-    """Guess the content type of a response: JSON begins with a bracket, an event stream does not."""
-    return "application/json" if data.lstrip()[:1] in (b"{", b"[") else "text/event-stream"
 
 
 def _as_json(folded: Fold) -> str:

@@ -235,7 +235,7 @@ class EmbeddedModel:
         except BaseException:
             self.engine.queue.release()
             raise
-        decoder = WIRES[profile.wire].decoder(profile, self.origin, response.content_type)
+        decoder = WIRES[profile.wire].decoder(profile, self.origin)
         return _SlotStream(HTTPModelStream(response, decoder), self)
 
 

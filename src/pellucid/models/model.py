@@ -32,7 +32,8 @@ from ..providers.frame_template import Template
 from ..providers.history import count_unsigned
 from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
-from ..providers.wires import WIRES, Amend, Decoder
+from ..providers.stream_decoder import StreamDecoder
+from ..providers.wires import WIRES, Amend
 from ..settings import ModelCall, ModelSettings, merge_settings, settings_for_wire
 from ..telemetry import log
 from ..telemetry.names import UPSTREAM_ID_HEADERS
@@ -249,15 +250,15 @@ class Model:
             if amended is not None:
                 response = await self._send(url, *amended, timeout_seconds, api_key)
                 if _has_content(response):
-                    return HTTPModelStream(response, self._decoder(call, response.content_type))
+                    return HTTPModelStream(response, self._decoder(call))
                 error = await _response_error(response, self.name, api_key)
             if error.code in self._wire.recoverable_errors:
-                decoder = self._decoder(call, response.content_type)
+                decoder = self._decoder(call)
                 events = [*decoder.feed(msgspec.json.encode(error.native)), *decoder.end()]
                 if not any(isinstance(event, ErrorEvent) for event in events):
                     return _RecoveredStream(events, _request_id(response))
             raise ModelError(error, _request_id(response), location)
-        return HTTPModelStream(response, self._decoder(call, response.content_type))
+        return HTTPModelStream(response, self._decoder(call))
 
     async def _send(
         self, url: str, data: bytes, headers: dict[str, str], timeout_seconds: float | None, api_key: str | None
@@ -268,8 +269,8 @@ class Model:
         transport = self._transport or await shared_pool()
         return await transport.open(url, headers, data, self._limits, timeout_seconds)
 
-    def _decoder(self, call: ModelCall, content_type: str) -> Decoder:
-        decoder = self._wire.decoder(self.profile, self.origin, content_type)
+    def _decoder(self, call: ModelCall) -> StreamDecoder:
+        decoder = self._wire.decoder(self.profile, self.origin)
         decoder.set_offered_tools(tool.name for tool in call.tools)
         return decoder
 
@@ -516,7 +517,7 @@ class HTTPModelStream:
 
     queued = False
 
-    def __init__(self, response: UpstreamResponse, decoder: Decoder) -> None:
+    def __init__(self, response: UpstreamResponse, decoder: StreamDecoder) -> None:
         self.request_id = _request_id(response)
         """The upstream's id of the request, if it sends one."""
         self._response = response

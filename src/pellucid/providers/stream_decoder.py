@@ -1,6 +1,6 @@
 """Decoder of one response, from bytes to a legal turn, for the wires that share this structure.
 
-A wire supplies a `WireReader`, which understands its frames, and a framing (`EventFrames`, `LineFrames`). This module
+A wire supplies a `WireReader`, which understands its frames, with a framing (`EventFrames`, `LineFrames`). This module
 decides what the end of the bytes means:
 
 * A request for a stream may be answered with a body, or with an HTML page: the first bytes show it.
@@ -43,6 +43,7 @@ class WireReader:
     Args:
         origin: The origin of the turn.
         form: The form of reasoning whose form the wire does not report.
+        frames: Cuts the bytes into frames; by default, into server-sent events.
     """
 
     wire: ClassVar[str]
@@ -56,7 +57,8 @@ class WireReader:
     frame_type: FrameType = None
     """The struct with the fields of a frame that are read; None if it is not read by one."""
 
-    def __init__(self, origin: Origin, form: Form = "raw") -> None:
+    def __init__(self, origin: Origin, form: Form = "raw", frames: Frames | None = None) -> None:
+        self.frames: Frames = frames or EventFrames()
         self.emit = Emitter(origin)
         self.emit.thinking_form = form
         self.offered_tools: frozenset[str] = frozenset()
@@ -130,16 +132,12 @@ MAX_PARTIAL_BYTES = 16_384
 class StreamDecoder:
     """Decoder of one response: `feed(bytes)`, then `end(cause)`.
 
-    Any bytes, cut anywhere, give one legal, closed turn.
-
-    Args:
-        reader: Reads the wire's frames.
-        frames: Cuts the bytes into frames.
+    Any bytes, cut anywhere, give one legal, closed turn. It never raises; a second `end` returns nothing.
     """
 
-    def __init__(self, reader: WireReader, frames: Frames) -> None:
+    def __init__(self, reader: WireReader) -> None:
         self._reader = reader
-        self._frames = frames
+        self._frames = reader.frames
         self._template = FrameTemplate(reader.varying_values)
         self._on_skip: Callable[[str], object] | None = None
         """Called with each skipped text; see `SkipRule`."""
@@ -152,7 +150,7 @@ class StreamDecoder:
         self._has_ended = False
         self._unread = UnreadFields(reader.ignored_fields)
         self.done = False
-        """Whether the wire reported that no more data will follow."""
+        """Whether the wire reported that no more data will follow, so that the connection's end need not be awaited."""
         self.text_template: Template | None = None
         """The template of a read that is one more delta of the open part and nothing else; None if unknown."""
 

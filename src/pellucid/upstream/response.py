@@ -109,10 +109,6 @@ class UpstreamResponse:
         return self._head.headers
 
     @property
-    def content_type(self) -> str:
-        return self._head.headers.get("content-type", "")
-
-    @property
     def retry_after(self) -> float | None:
         """Seconds to wait before the next request (`Retry-After`, a number or a date); None if it is not stated."""
         return retry_after_of(self._head.headers.get("retry-after", ""))

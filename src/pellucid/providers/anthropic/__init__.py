@@ -4,8 +4,3 @@ A message is a list of typed blocks. Reasoning comes in blocks of its own, with 
 signature is never sent to Anthropic, but is returned to a compatible server that wrote it. The profile holds the
 differences between models and servers.
 """
-
-from .decode import decoder
-from .encode import COUNT_FIELDS, encode, headers, path, second_request, setting_fields
-
-__all__ = ["COUNT_FIELDS", "decoder", "encode", "headers", "path", "second_request", "setting_fields"]

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...emit import Emitter, Key
-from ...parts import CompactionPart, Form, OpaquePart
+from ...parts import CompactionPart, OpaquePart
 from ...server_tool_blocks import (
     call_part,
     extra_fields,
@@ -66,10 +66,8 @@ REDACTED = "redacted_thinking"
 class AnswerContext:
     """State that the blocks of one answer share."""
 
-    def __init__(self, emit: Emitter, form: Form) -> None:
+    def __init__(self, emit: Emitter) -> None:
         self.emit = emit
-        self.form: Form = form
-        """Whether the model's readable reasoning is raw or a summary."""
         self.builtin_tool_names: dict[str, str] = {}
         """Names of the provider's own tools that were called, by call id."""
         self.has_tool_calls = False
@@ -109,7 +107,7 @@ class ThinkingBlock(Block):
         self._emit_thinking(text_of(self.native, "thinking") or "", text_of(self.native, "signature"))
         details = extra_fields(self.native, frozenset({"type", "thinking", "signature"}))
         if details:
-            self.emit.thinking(self.key, form=self.context.form, details=details, explicit_end=True)
+            self.emit.thinking(self.key, details=details, explicit_end=True)
 
     def add_delta(self, delta: Delta, data: bytes) -> None:
         if delta.thinking:
@@ -122,7 +120,7 @@ class ThinkingBlock(Block):
 
     def _emit_thinking(self, text: str, signature: str | None) -> None:
         # Servers that do not sign send an empty signature; it counts as no signature.
-        self.emit.thinking(self.key, text, form=self.context.form, signature=signature, explicit_end=True)
+        self.emit.thinking(self.key, text, signature=signature, explicit_end=True)
 
 
 class RedactedThinkingBlock(Block):

@@ -20,12 +20,12 @@ import re
 from typing import Any
 
 from ...errors import ErrorInfo
-from ...parts import FinishReason, Form, Origin, Usage
+from ...parts import FinishReason, Origin, Usage
 from ..errors import error_from_value
 from ..frame_template import VaryingValue
 from ..lenient_json import decode_lenient_json, dict_of, int_of, objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import EventFrames, FrameType, StreamDecoder, WireReader
+from ..stream_decoder import FrameType, WireReader
 from .blocks import AnswerContext, Block, Delta, Frame, open_block, read_frame
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -47,11 +47,6 @@ _PADDING = VaryingValue(re.compile(rb"\}( *)\}\Z"), re.compile(rb" *").match)
 """The provider pads its events with spaces before the last brace."""
 
 
-def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
-    return StreamDecoder(MessageReader(origin, profile.form), EventFrames())
-
-
 class MessageReader(WireReader):
     """Reader of one message, streamed or whole."""
 
@@ -60,9 +55,9 @@ class MessageReader(WireReader):
     frame_type: FrameType = Frame
     varying_values = (_PADDING,)
 
-    def __init__(self, origin: Origin, form: Form) -> None:
-        super().__init__(origin)
-        self._context = AnswerContext(self.emit, form)
+    def __init__(self, profile: Profile, origin: Origin) -> None:
+        super().__init__(origin, profile.form)
+        self._context = AnswerContext(self.emit)
         self._open_blocks: dict[int, Block] = {}
         """Open blocks by index, in the order in which they started."""
         self._last_index: int = 0

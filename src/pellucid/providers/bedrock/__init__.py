@@ -3,9 +3,3 @@
 Blocks have an index and an end event, but only tool calls have a start event. A delta has one level less than the
 block that it extends. Opaque data comes as base64. The profile holds the differences between models.
 """
-
-from .decode import decoder
-from .encode import encode, path, setting_fields
-from .thinking import THINKING
-
-__all__ = ["THINKING", "decoder", "encode", "path", "setting_fields"]

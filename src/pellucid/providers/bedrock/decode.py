@@ -17,7 +17,7 @@ from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
 from ..lenient_json import decode_lenient_json, decode_lenient_object, dict_of, int_of, objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import BodyBuffer, Frame, StreamDecoder, WireReader
+from ..stream_decoder import BodyBuffer, Frame, WireReader
 from .blocks import Blocks
 from .chunk import index_of, read_delta
 from .errors import TRUNCATED, error_from_body, error_from_message, unreadable_output_error, wrong_format_error
@@ -76,14 +76,6 @@ BODY, FAULT, UNKNOWN = "", "fault", "unknown"
 _EVENT_NAMES = frozenset(
     {"contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata"}
 )
-
-
-def decoder(
-    profile: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream"
-) -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
-    frames = ConverseFrames()
-    return StreamDecoder(ConverseReader(profile, origin, frames), frames)
 
 
 class ConverseFrames:
@@ -153,9 +145,9 @@ class ConverseReader(WireReader):
     wire = "Converse"
     code = "not_converse"
 
-    def __init__(self, profile: Profile, origin: Origin, frames: ConverseFrames) -> None:
-        super().__init__(origin)
-        self._frames = frames
+    def __init__(self, profile: Profile, origin: Origin) -> None:
+        self._frames = ConverseFrames()
+        super().__init__(origin, frames=self._frames)
         self._blocks = Blocks(self.emit, profile)
         self._has_usage = False
 

@@ -25,7 +25,7 @@ from ..errors import error_from_value
 from ..frame_template import SkipRule
 from ..lenient_json import convert_leniently, decode_lenient_json, dict_of, lenient_struct_decoder
 from ..profile import Profile
-from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..stream_decoder import WireReader
 
 
 class Message(msgspec.Struct, gc=False):
@@ -69,11 +69,6 @@ FINISH_REASONS: dict[str, FinishReason] = {
 
 TOOL_PLAN = "tool_plan"
 """Value of `provider_details["subtype"]` for reasoning that is a plan for tools."""
-
-
-def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format; the content type is not used."""
-    return StreamDecoder(CohereReader(profile, origin), EventFrames())
 
 
 class _Call:

@@ -2,8 +2,3 @@
 
 An answer is a list of parts without ids or end events. A signature is on the part that the reasoning led to.
 """
-
-from .decode import decoder
-from .encode import encode, headers, path, setting_fields
-
-__all__ = ["decoder", "encode", "headers", "path", "setting_fields"]

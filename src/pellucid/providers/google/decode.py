@@ -28,7 +28,7 @@ from ..errors import TURN_FAILED, as_code, error_from_value
 from ..frame_template import NUMBER, SkipRule, varying_value
 from ..lenient_json import objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import EventFrames, Frame, FrameType, StreamDecoder, WireReader
+from ..stream_decoder import EventFrames, Frame, FrameType, WireReader
 from . import grounding
 from .chunk import (
     Candidate,
@@ -80,11 +80,6 @@ BODY = "body"
 """Name of a frame that is a whole body."""
 
 _Kind = Literal["text", "thought"]
-
-
-def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
-    return StreamDecoder(GeminiReader(profile, origin), GeminiFrames())
 
 
 class GeminiFrames:
@@ -142,8 +137,7 @@ class GeminiReader(WireReader):
     varying_values = (varying_value(b"(?:total|thoughts|candidates)TokenCount", NUMBER),)
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
-        super().__init__(origin)
-        self._form = profile.form
+        super().__init__(origin, profile.form, GeminiFrames())
         self._interactions: InteractionsReader | None = None
         self._frame_count = 0
         self._is_body = False
@@ -170,7 +164,7 @@ class GeminiReader(WireReader):
     def read_frame(self, data: bytes, name: str) -> None:
         self._frame_count += 1
         if self._frame_count == 1 and is_interaction(data):
-            self._interactions = InteractionsReader(self, self._form)
+            self._interactions = InteractionsReader(self)
             self.frame_type = None
         if self._interactions is not None:
             self._interactions.read_frame(data)
@@ -289,7 +283,7 @@ class GeminiReader(WireReader):
             self._part_text.add(text)
             self.emit.text(self._part_key, text, item=self._part_key, signature=signature or None, details=details)
         else:
-            self.emit.thinking(self._part_key, text, form=self._form, signature=signature or None, details=details)
+            self.emit.thinking(self._part_key, text, signature=signature or None, details=details)
         self.skip_rule = SkipRule(on_skip=self._part_text.add if kind == "text" else None)
 
     def _begin_part(self, kind: _Kind | None) -> None:

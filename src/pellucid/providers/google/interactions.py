@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ErrorInfo
-from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Form, Usage
+from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Usage
 from ..errors import TURN_FAILED, error_from_value
 from ..lenient_json import decode_lenient_object, objects_in, text_of
 from .chunk import Object, signature_details
@@ -38,10 +38,9 @@ def is_interaction(data: bytes) -> bool:
 class InteractionsReader:
     """Reader of the frames of an interaction. It shares the emitter and the state of `reader`."""
 
-    def __init__(self, reader: WireReader, form: Form) -> None:
+    def __init__(self, reader: WireReader) -> None:
         self._reader = reader
         self._emit = reader.emit
-        self._form = form
         self._pending_steps: dict[Any, Object] = {}
         """Open steps by index that are emitted when they stop."""
         self._streamed_calls: set[Any] = set()
@@ -125,12 +124,11 @@ class InteractionsReader:
                 if isinstance(entry, dict) and isinstance(entry.get("data"), str):
                     self._emit_file(entry, is_thought=True)
                 elif isinstance(entry, dict):
-                    self._emit.thinking(index, text_of(entry, "text") or "", form=self._form, explicit_end=True)
+                    self._emit.thinking(index, text_of(entry, "text") or "", explicit_end=True)
             signature = text_of(piece, "signature")
             self._emit.thinking(
                 index,
                 signature=signature,
-                form=self._form,
                 details=signature_details(signature),
                 explicit_end=True,
             )

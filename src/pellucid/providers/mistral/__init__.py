@@ -2,8 +2,3 @@
 
 Older magistral models write reasoning between tags in the text. The profile says which models do.
 """
-
-from .decode import decoder
-from .encode import THINKING, encode, setting_fields
-
-__all__ = ["THINKING", "decoder", "encode", "setting_fields"]

@@ -19,7 +19,7 @@ from ..errors import error_from_value
 from ..frame_template import SkipRule
 from ..lenient_json import decode_lenient_json, dict_of, int_of
 from ..profile import Profile
-from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..stream_decoder import WireReader
 from ..tagged_text import TEXT, TaggedText
 from .chunk import Choice, Chunk, Delta, ToolCallReader, read_chunk
 
@@ -34,11 +34,6 @@ FINISH_REASONS: dict[str, FinishReason] = {
 
 _REFERENCE_TYPES = ("reference", "tool_reference")
 """Types of chunks that occur inside text."""
-
-
-def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
-    return StreamDecoder(MistralReader(profile, origin), EventFrames())
 
 
 class _Block:

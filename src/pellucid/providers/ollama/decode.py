@@ -19,7 +19,7 @@ from ..frame_template import DATE, SkipRule, varying_value
 from ..lenient_json import decode_lenient_json, lenient_struct_decoder
 from ..media import image_type_of
 from ..profile import Profile
-from ..stream_decoder import LineFrames, StreamDecoder, WireReader
+from ..stream_decoder import LineFrames, WireReader
 from ..tagged_text import TaggedText
 from ..tool_calls import Function
 
@@ -69,11 +69,6 @@ _DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_d
 _THINKING = "thinking"
 
 
-def decoder(profile: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
-    return StreamDecoder(OllamaReader(profile, origin), LineFrames())
-
-
 class OllamaReader(WireReader):
     wire = "Ollama chat"
     code = "not_ollama"
@@ -82,7 +77,7 @@ class OllamaReader(WireReader):
     varying_values = (varying_value(b"created_at", DATE),)
 
     def __init__(self, profile: Profile, origin: Origin) -> None:
-        super().__init__(origin, profile.form)
+        super().__init__(origin, profile.form, LineFrames())
         self._tagged_text = TaggedText(self.emit, profile)
         self._call_count = 0
 

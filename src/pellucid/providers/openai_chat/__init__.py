@@ -3,9 +3,3 @@
 Reasoning may be in a field next to the content (three names), in structured details, in tags inside the content, or in
 several of these at once. Requests and history differ as much. The profile has the differences.
 """
-
-from .calls import RECOVERABLE_ERRORS
-from .decode import decoder
-from .encode import encode, setting_fields
-
-__all__ = ["RECOVERABLE_ERRORS", "decoder", "encode", "setting_fields"]

@@ -14,7 +14,7 @@ from ..frame_template import WORD, SkipRule, varying_value
 from ..lenient_json import decode_lenient_json, dict_of, text_of
 from ..media import split_data_url
 from ..profile import Profile
-from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..stream_decoder import WireReader
 from ..tagged_text import TEXT
 from .calls import TOOL_USE_FAILED, ToolCallReader, quoted_calls
 from .chunk import Choice, Chunk, Delta, ToolCall, chunk_reader, read_usage
@@ -38,11 +38,6 @@ FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 REFUSAL = "refusal"
-
-
-def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
-    return StreamDecoder(ChatCompletionsReader(profile, origin), EventFrames())
 
 
 class ChatCompletionsReader(WireReader):

@@ -3,8 +3,3 @@
 A model's output is a list of *items*: a stretch of reasoning (with summaries, raw text and an encrypted blob, in any
 combination), a message, a call. They are decoded into parts, and sent back as the same items.
 """
-
-from .decode import decoder
-from .encode import encode, setting_fields
-
-__all__ = ["decoder", "encode", "setting_fields"]

@@ -22,7 +22,7 @@ from ..errors import TURN_FAILED, error_from_value
 from ..frame_template import NUMBER, WORD, SkipRule, varying_value
 from ..lenient_json import decode_lenient_json, dict_of, objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import EventFrames, FrameType, StreamDecoder, WireReader
+from ..stream_decoder import FrameType, WireReader
 from ..tool_schema import arguments_text
 from . import builtin
 from .item_state import (
@@ -668,8 +668,3 @@ def _error_of_status(status: str) -> ErrorInfo:
             code="response_not_finished",
         )
     return ErrorInfo("model_error", TURN_FAILED, code="failed", upstream_message=status)
-
-
-def decoder(profile: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """Make the decoder of one response. The first byte shows its format: the content type is not used."""
-    return StreamDecoder(ResponsesReader(profile, origin), EventFrames())
