@@ -52,8 +52,8 @@ FAULTS = [
     Fault(
         "a dropped signature",
         "providers/anthropic/blocks.py",
-        "form=self.context.form, signature=signature, explicit_end=True)",
-        "form=self.context.form, signature=None, explicit_end=True)",
+        "text, signature=signature, explicit_end=True)",
+        "text, signature=None, explicit_end=True)",
         ("turns/fixture:anthropic*/raw/*",),
     ),
     Fault(

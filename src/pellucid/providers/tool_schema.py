@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..parts import json_text
-from ..settings import ModelCall, ToolDefinition
+from ..settings import ModelCall, OutputFormat, ToolDefinition
 from .effort import may_think
 from .profile import Profile
 
@@ -72,20 +72,36 @@ def check_tool_choice(call: ModelCall) -> None:
         )
 
 
-def function_tool(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
+def function_tool(tool: ToolDefinition, *members: str) -> dict[str, Any]:
     """Encode a function as `{"type": "function", "function": {…}}`.
 
     Args:
         tool: The function.
-        **more: Other members of the inner object; None is left out.
+        *members: The members of the inner object after its name, in order.
     """
-    function: dict[str, Any] = {
-        "name": tool.name,
+    values = {
         "description": tool.description,
         "parameters": tool.parameters_json_schema or {"type": "object", "properties": {}},
-        **more,
+        "strict": tool.strict,
     }
-    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+    known = {name: values[name] for name in members if values[name] is not None}
+    return {"type": "function", "function": {"name": tool.name} | known}
+
+
+def response_format(output: OutputFormat, *members: str) -> dict[str, Any]:
+    """Encode the format of an answer as the field `response_format`; empty for text.
+
+    Args:
+        output: The format.
+        *members: The optional members of `json_schema`, in order.
+    """
+    if output.kind == "text":
+        return {}
+    if output.kind == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    schema: dict[str, Any] = {"name": output.name or "output", "schema": output.schema or {}}
+    schema |= {name: value for name in members if (value := getattr(output, name)) is not None}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 def arguments_object(args: str | dict[str, Any] | None, *, invalid: str = "invalid_json") -> dict[str, Any]:

@@ -15,16 +15,17 @@ from base64 import b64encode
 from typing import Any
 
 from ... import tags
-from ...emit import Emitter, Key
-from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
+from ...emit import Key
+from ...parts import BuiltinToolReturnPart, FilePart, json_text
 from ..lenient_json import dict_of, objects_in, text_of
 from ..profile import Profile
+from ..stream_decoder import WireReader
 from ..tagged_text import make_splitter
 from .chunk import Delta, ReasoningContent
 from .media import join_base64, redacted_signature
 
 THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, BUFFERED = (
-    "thinking", "redacted", "text", "call", "builtin", "unnamed", "gathered",
+    "thinking", "redacted", "text", "call", "builtin", "unnamed", "buffered",
 )  # fmt: skip
 """The kinds of blocks. BUILTIN is a call of a provider's own tool, UNNAMED a call without a name so far, BUFFERED a
 block that is emitted at its end."""
@@ -52,8 +53,9 @@ class _Block:
 class Blocks:
     """Emits the contents of the blocks."""
 
-    def __init__(self, emit: Emitter, profile: Profile) -> None:
-        self._emit = emit
+    def __init__(self, reader: WireReader, profile: Profile) -> None:
+        self._emit = reader.emit
+        self._emit_opaque = reader.emit_opaque
         self._form = profile.form
         self._profile = profile
         self._blocks: dict[int, _Block] = {}
@@ -185,7 +187,7 @@ class Blocks:
             self.add_piece(index, block)
         elif dict_of(block, "image"):
             image = dict_of(block, "image")
-            self._emit_image(image, [dict_of(image, "source")])
+            self._emit_image(image, [dict_of(image, "source")], {"image": image})
         elif block:
             self._emit_opaque(next(iter(block)), block)
         self.stop(index)
@@ -277,26 +279,21 @@ class Blocks:
             content = [entry for value in values for entry in objects_in(value.get("toolResult"))]
             self._emit_builtin_return(dict_of(start, "toolResult"), content)
         elif "image" in start:
-            pieces = [dict_of(dict_of(value, "image"), "source") for value in values]
-            self._emit_image(dict_of(start, "image"), pieces, values)
+            head, pieces = dict_of(start, "image"), [dict_of(dict_of(value, "image"), "source") for value in values]
+            self._emit_image(head, pieces, {"contentBlockStart": {"image": head}, "contentBlockDelta": values})
         else:
             names = [*start, *(name for value in values for name in value)]
             self._emit_opaque(names[0], {"contentBlockStart": start, "contentBlockDelta": values})
 
-    def _emit_image(self, head: dict[str, Any], sources: list[dict[str, Any]], values: list[Any] | None = None) -> None:
-        """Emit an image; if it has no bytes, emit its JSON as an opaque part."""
+    def _emit_image(self, head: dict[str, Any], sources: list[dict[str, Any]], native: dict[str, Any]) -> None:
+        """Emit an image; if it has no bytes, emit its JSON (`native`) as an opaque part."""
         data = join_base64([piece for source in sources if (piece := text_of(source, "bytes"))])
         if data:
             media_type = f"image/{text_of(head, 'format') or 'png'}"
             provider = self._emit.origin.provider
             self._emit.whole_part(FilePart(b64encode(data).decode(), media_type, provider_name=provider))
-        elif values is None:
-            self._emit_opaque("image", {"image": head})
         else:
-            self._emit_opaque("image", {"contentBlockStart": {"image": head}, "contentBlockDelta": values})
-
-    def _emit_opaque(self, kind: str, native: dict[str, Any]) -> None:
-        self._emit.whole_part(OpaquePart(kind, native, provider_name=self._emit.origin.provider))
+            self._emit_opaque("image", native)
 
     # --- start and end of a block --------------------------------------------------------------------------------
 

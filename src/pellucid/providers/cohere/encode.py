@@ -61,7 +61,7 @@ def _tools(call: ModelCall) -> Body:
     tools, mode = offered_tools(call), call.tool_choice.mode
     if not tools:
         return {}
-    body: Body = {"tools": [function_tool(tool) for tool in tools]}
+    body: Body = {"tools": [function_tool(tool, "description", "parameters") for tool in tools]}
     if all(tool.strict for tool in tools):
         body["strict_tools"] = True
     return body if mode == "auto" else body | {"tool_choice": "NONE" if mode == "none" else "REQUIRED"}

@@ -275,10 +275,6 @@ class GeminiReader(WireReader):
         if signature:
             self._has_signature = True
             details = signature_details(signature)
-        self._extend_part(kind, text, signature, details)
-
-    def _extend_part(self, kind: _Kind, text: str, signature: str | None = None, details: Object | None = None) -> None:
-        """Extend the open part."""
         if kind == "text":
             self._part_text.add(text)
             self.emit.text(self._part_key, text, item=self._part_key, signature=signature or None, details=details)

@@ -22,14 +22,14 @@ from ...parts import (
     ToolCallPart,
     UserContent,
 )
-from ...settings import ModelCall, OutputFormat, nearest_effort
+from ...settings import ModelCall, nearest_effort
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
 from ..effort import effort_paths
 from ..media import unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
 from ..tagged_text import with_markers
-from ..tool_schema import function_tool, offered_tools
+from ..tool_schema import function_tool, offered_tools, response_format
 
 _PATHS = {
     "max_tokens": "max_tokens",
@@ -72,27 +72,17 @@ _THINKING_WRITERS: dict[str, Callable[[SettingFields, Profile], None]] = {
 THINKING = frozenset(_THINKING_WRITERS)
 
 
-# --- tools and output --------------------------------------------------------------------------------------------
+# --- tools -------------------------------------------------------------------------------------------------------
 
 
 def _tools(call: ModelCall) -> Body:
     tools, choice = offered_tools(call), call.tool_choice
     if not tools:
         return {}
-    body: Body = {"tools": [function_tool(tool, strict=tool.strict) for tool in tools]}
+    body: Body = {"tools": [function_tool(tool, "description", "parameters", "strict") for tool in tools]}
     if choice.mode == "required" and len(tools) == 1 and choice.names:
         return body | {"tool_choice": {"type": "function", "function": {"name": tools[0].name}}}
     return body | ({} if choice.mode == "auto" else {"tool_choice": "none" if choice.mode == "none" else "any"})
-
-
-def _output(output: OutputFormat) -> Body:
-    if output.kind == "text":
-        return {}
-    if output.kind == "json_object":
-        return {"response_format": {"type": "json_object"}}
-    schema: Body = {"name": output.name or "output", "schema": output.schema or {}}
-    schema |= {name: value for name in ("description", "strict") if (value := getattr(output, name)) is not None}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 # --- messages ----------------------------------------------------------------------------------------------------
@@ -209,6 +199,6 @@ _REQUEST = ChatRequest(
     thinking=lambda fields, profile: _THINKING_WRITERS[profile.thinking](fields, profile),
     messages=_messages,
     tools=_tools,
-    output=_output,
+    output=lambda output: response_format(output, "description", "strict"),
 )
 encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields

@@ -51,7 +51,7 @@ def _write_thinking(fields: SettingFields, profile: Profile) -> None:
 def _tools(call: ModelCall) -> Body:
     """Return the tools. The wire has no tool choice: the model may call the tools that are offered."""
     tools = offered_tools(call) if call.tool_choice.mode != "none" else ()
-    return {"tools": [function_tool(tool) for tool in tools]} if tools else {}
+    return {"tools": [function_tool(tool, "description", "parameters") for tool in tools]} if tools else {}
 
 
 def _output(output: OutputFormat) -> Body:

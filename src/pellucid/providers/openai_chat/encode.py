@@ -22,7 +22,7 @@ from ...parts import (
     UserContent,
     UserPromptPart,
 )
-from ...settings import ModelCall, OutputFormat, ToolDefinition
+from ...settings import ModelCall
 from .. import history
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
 from ..effort import (
@@ -36,7 +36,7 @@ from ..effort import (
 from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, sampling_suppressors
-from ..tool_schema import offered_tools
+from ..tool_schema import function_tool, offered_tools, response_format
 from .details import details_from_parts
 
 # Settings that every server knows, and their fields.
@@ -208,19 +208,7 @@ _THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
 }
 
 
-# --- tools and output --------------------------------------------------------------------------------------------
-
-
-def _tool(tool: ToolDefinition) -> Body:
-    function: Body = {
-        "name": tool.name,
-        "parameters": tool.parameters_json_schema or {"type": "object", "properties": {}},
-    }
-    if tool.description is not None:
-        function["description"] = tool.description
-    if tool.strict is not None:
-        function["strict"] = tool.strict
-    return {"type": "function", "function": function}
+# --- tools -------------------------------------------------------------------------------------------------------
 
 
 def _tools(call: ModelCall) -> Body:
@@ -232,23 +220,12 @@ def _tools(call: ModelCall) -> Body:
     if not tools:
         return {}
     chosen = offered_tools(call)
+    members = ("parameters", "description", "strict")
     if choice.names and choice.mode == "required" and len(chosen) == 1:
         one: Body = {"type": "function", "function": {"name": chosen[0].name}}
-        return {"tools": [_tool(tool) for tool in tools], "tool_choice": one}
-    return {"tools": [_tool(tool) for tool in chosen]} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})
-
-
-def _output(output: OutputFormat) -> Body:
-    if output.kind == "text":
-        return {}
-    if output.kind == "json_object":
-        return {"response_format": {"type": "json_object"}}
-    schema: Body = {"name": output.name or "output", "schema": output.schema or {}}
-    if output.strict is not None:
-        schema["strict"] = output.strict
-    if output.description is not None:
-        schema["description"] = output.description
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        return {"tools": [function_tool(tool, *members) for tool in tools], "tool_choice": one}
+    body: Body = {"tools": [function_tool(tool, *members) for tool in chosen]}
+    return body if choice.mode == "auto" else body | {"tool_choice": choice.mode}
 
 
 # --- messages ----------------------------------------------------------------------------------------------------
@@ -354,7 +331,7 @@ _REQUEST = ChatRequest(
     finish=_finish,
     messages=_MESSAGES.write,
     tools=_tools,
-    output=_output,
+    output=lambda output: response_format(output, "strict", "description"),
     stream=_stream,
 )
 encode, setting_fields = _REQUEST.encode, _REQUEST.setting_fields
