@@ -272,12 +272,12 @@ class DeployedModel:
         self.cause_of = cause_of
         self._has_choice = len({deployment.order for deployment in deployments}) < len(deployments)
         """Whether two deployments have the same `order`."""
-        self._cooldowns = cooldowns
+        self.cooldowns = cooldowns
         self._retries = retries
         self._retry_wait = retry_wait
         self._fallbacks = fallbacks
         self._find = find
-        self._on_failure = on_failure
+        self.on_failure = on_failure
 
     def for_request(
         self,
@@ -310,7 +310,7 @@ class DeployedModel:
         Args:
             causes: Why this model does not answer.
         """
-        cooling = self._cooldowns.active()
+        cooling = self.cooldowns.active()
         models = (self, *self.fallbacks_for(causes).values())
         return any(deployment.name not in cooling for model in models for deployment in deployments_of(model))
 
@@ -324,7 +324,7 @@ class DeployedModel:
     def candidates(self, call: ModelCall) -> tuple[list[Deployment], list[Deployment]]:
         """Return the deployments that are available, and those in cooldown, each in the order of a call's attempts."""
         if not self._has_choice:
-            return self._cooldowns.split(self.deployments)
+            return self.cooldowns.split(self.deployments)
         last = next((m.origin for m in reversed(call.messages) if isinstance(m, ModelResponse) and m.origin), None)
         key = call.settings.get("cache_key")
 
@@ -332,13 +332,7 @@ class DeployedModel:
             share = _fraction(key, deployment.name) if key else 1 - random.random()
             return deployment.order, deployment.model.origin != last, -math.log(share) / deployment.weight
 
-        return self._cooldowns.split(sorted(self.deployments, key=rank))
-
-    def candidates_of(self, fallback: ChatModel, call: ModelCall) -> tuple[list[Deployment], list[Deployment]]:
-        """Return the same of a model that answers instead of this one. Its own fallbacks are not followed."""
-        if isinstance(fallback, DeployedModel):
-            return fallback.candidates(call)
-        return self._cooldowns.split(deployments_of(fallback))
+        return self.cooldowns.split(sorted(self.deployments, key=rank))
 
     def fallbacks_for(self, causes: Set[Cause]) -> dict[str, ChatModel]:
         """Return the models that answer instead of this one, by their public names."""
@@ -348,7 +342,7 @@ class DeployedModel:
 
     def begin_cooldown(self, deployment: Deployment, error: PellucidError) -> None:
         """Begin the cooldown of a deployment that failed."""
-        seconds = self._cooldowns.begin(deployment.name, error.info.retry_after)
+        seconds = self.cooldowns.begin(deployment.name, error.info.retry_after)
         if seconds is not None:
             log.warning(
                 "the deployment %s of %s: %s; it is not called for %.3g s",
@@ -358,18 +352,9 @@ class DeployedModel:
                 seconds,
             )
 
-    def report(self, failure: Failure) -> None:
-        """Pass a failure to the observer."""
-        if self._on_failure is not None:
-            self._on_failure(failure)
-
-    def succeed(self, deployment: Deployment) -> None:
-        """Note that a deployment answers."""
-        self._cooldowns.on_success(deployment.name)
-
     def with_retry_after(self, error: PellucidError) -> PellucidError:
         """Return the error of a call that no deployment answered, with the time until one is called again."""
-        seconds = self._cooldowns.seconds_left()
+        seconds = self.cooldowns.seconds_left()
         wait = min((seconds.get(deployment.name, 0.0) for deployment in self.deployments), default=0.0)
         if not isinstance(error, ModelError) or wait <= (error.info.retry_after or 0.0):
             return error
@@ -443,10 +428,11 @@ class RequestModel:
         """Report that a deployment failed in the request with this id."""
         if len(self.failures) < MAX_FAILURES:
             self.failures.append(DeploymentFailure(deployment.name, cause))
-        provider, is_unhealthy = deployment.model.origin.provider, _concerns_health(error, cause)
-        self.model.report(
-            Failure(self.name, deployment.name, provider, cause, error, request, is_unhealthy, was_retried)
-        )
+        if self.model.on_failure is not None:
+            provider, is_unhealthy = deployment.model.origin.provider, _concerns_health(error, cause)
+            self.model.on_failure(
+                Failure(self.name, deployment.name, provider, cause, error, request, is_unhealthy, was_retried)
+            )
 
 
 def _concerns_health(error: PellucidError, cause: Cause) -> bool:
@@ -502,7 +488,12 @@ class _Attempts:
             for name, other in self._model.fallbacks_for(self._causes or HEALTH_CAUSES).items():
                 if name not in tried:
                     tried.add(name)
-                    available, cooling = self._model.candidates_of(other, self._call)
+                    # The fallbacks of another model are not followed.
+                    available, cooling = (
+                        other.candidates(self._call)
+                        if isinstance(other, DeployedModel)
+                        else self._model.cooldowns.split(deployments_of(other))
+                    )
                     others_cooling += cooling
                     for deployment in available:
                         yield deployment, False
@@ -594,7 +585,7 @@ class _Attempts:
     def on_end(self, end: ResponseEndEvent | None) -> None:
         """Release what the turn held, and charge the deployment for its tokens."""
         if end is not None and end.finish_reason != "error":
-            self._model.succeed(self.deployment)
+            self._model.cooldowns.on_success(self.deployment.name)
         slot, self._slot = self._slot, None
         if slot is not None:
             slot.settle(end.usage if end is not None else None)

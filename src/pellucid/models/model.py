@@ -777,6 +777,7 @@ def _request_id(response: UpstreamResponse) -> str | None:
 
 
 _NO_CONTENT_STATUSES = (204, 205)
+"""Success statuses without a body."""
 
 
 def _has_content(response: UpstreamResponse) -> bool:
@@ -788,9 +789,6 @@ def _amended(amend: Amend, data: bytes, headers: dict[str, str]) -> tuple[bytes,
     """Return the body and the headers of a request that is sent again; None if it is not."""
     amended = amend(msgspec.json.decode(data), headers)
     return None if amended is None else (msgspec.json.encode(amended[0]), amended[1])
-
-
-"""Success statuses without a body."""
 
 
 def _without_key(body: bytes, api_key: str | None) -> bytes:

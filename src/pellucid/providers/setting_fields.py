@@ -128,8 +128,25 @@ class SettingFields:
         for name in self.settings.get("extra_headers", ()):
             self.claim("extra_headers", HEADER + name)
 
-    def claim_sampling(self, path: str) -> None:
-        """Record that sampling settings are sent because of the thinking level at `path`, if `thinking` set it."""
+    def settle_sampling(
+        self, profile: Profile, path: str, *, is_accepted: bool, paths: Container[str] = SAMPLING
+    ) -> None:
+        """Remove the sampling settings, if the model does not take them together with the effort at `path`.
+
+        Args:
+            profile: The profile.
+            path: The path of the effort.
+            is_accepted: Whether the model takes them.
+            paths: The paths of sampling settings.
+        """
+        if not is_accepted:
+            efforts = [write for write in self.writes if write.path == path]
+            suppressors = [write.setting for write in efforts if not accepts_sampling(profile, write.value)]
+            self.withdraw(paths, by=suppressors if profile.sampling == "without_thinking" else None)
+            return
+        if profile.sampling != "thinking_switched_off":
+            return
+        # They are sent because of the effort, if `thinking` set it.
         sampling = [write for write in self.writes if write.path in SAMPLING]
         self.dependent |= {write.setting for write in sampling}
         if [write.setting for write in self.writes if write.path == path] == ["thinking"]:
@@ -183,22 +200,6 @@ class SettingFields:
         """
         self.thinking_paths = paths
         self.thinking_position = 0 if before else len(self.writes)
-
-
-def sampling_suppressors(fields: SettingFields, profile: Profile, path: str) -> list[str] | None:
-    """Return the settings that each request an effort with which the model takes no sampling settings.
-
-    Args:
-        fields: The request's setting fields.
-        profile: The profile.
-        path: The path of the effort.
-
-    Returns:
-        The settings; None for a model that never takes sampling settings.
-    """
-    if profile.sampling != "without_thinking":
-        return None
-    return [one.setting for one in fields.writes if one.path == path and not accepts_sampling(profile, one.value)]
 
 
 def leaf_paths(path: str, value: Any) -> Iterator[str]:

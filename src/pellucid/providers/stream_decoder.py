@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
+from ..accumulator import is_text_only
 from ..emit import CutReason, Emitter, TurnLimit, TurnLimits
 from ..errors import ErrorInfo, FrameTooLarge
 from ..events import Cause, ModelEvent, PartDeltaEvent
@@ -371,10 +372,8 @@ class StreamDecoder:
 def _text_of(event: ModelEvent) -> str:
     """Return the text of an event that is a thinking or text delta with text only; otherwise empty."""
     delta = event.delta if type(event) is PartDeltaEvent else None
-    if type(delta) is ThinkingPartDelta:
-        return delta.content_delta or "" if delta == ThinkingPartDelta(delta.content_delta) else ""
-    if type(delta) is TextPartDelta:
-        return delta.content_delta if delta == TextPartDelta(delta.content_delta) else ""
+    if isinstance(delta, ThinkingPartDelta | TextPartDelta) and is_text_only(delta):
+        return delta.content_delta or ""
     return ""
 
 

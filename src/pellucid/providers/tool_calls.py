@@ -21,6 +21,20 @@ class Function(msgspec.Struct, gc=False):
     """JSON text, or an object."""
 
 
+class ToolCall(msgspec.Struct, gc=False):
+    """A function call, or a fragment of one."""
+
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    """`choices[].logprobs`."""
+
+    content: list[dict[str, Any]] | None = None
+
+
 class FragmentedCall:
     """A function call as received so far. It opens when its name is known: earlier arguments are held back."""
 

@@ -99,9 +99,13 @@ def response_format(output: OutputFormat, *members: str) -> dict[str, Any]:
         return {}
     if output.kind == "json_object":
         return {"response_format": {"type": "json_object"}}
-    schema: dict[str, Any] = {"name": output.name or "output", "schema": output.schema or {}}
-    schema |= {name: value for name in members if (value := getattr(output, name)) is not None}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema(output, *members)}}
+
+
+def json_schema(output: OutputFormat, *members: str) -> dict[str, Any]:
+    """Encode the name and the schema of an answer's format, and its optional members, in order."""
+    optional = {name: value for name in members if (value := getattr(output, name)) is not None}
+    return {"name": output.name or "output", "schema": output.schema or {}} | optional
 
 
 def arguments_object(args: str | dict[str, Any] | None, *, invalid: str = "invalid_json") -> dict[str, Any]:

@@ -12,15 +12,13 @@ The modules, from the outermost to the innermost:
 * `errors`: failures, and the error that each of them becomes.
 """
 
-from .client import RETRY_STATUSES, UpstreamClient
+from .client import UpstreamClient
 from .errors import TURN_TOO_LONG
 from .limits import Limits, Seconds
-from .response import BodyReceiver, UpstreamResponse
+from .response import UpstreamResponse
 
 __all__ = [
-    "RETRY_STATUSES",
     "TURN_TOO_LONG",
-    "BodyReceiver",
     "Limits",
     "Seconds",
     "UpstreamClient",

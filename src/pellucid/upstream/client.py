@@ -18,7 +18,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from ..egress import EgressPolicy
 from ..errors import ErrorInfo, ModelError
@@ -220,22 +220,7 @@ def _checked_lookup(policy: EgressPolicy) -> Lookup:
     return lookup
 
 
-class Retriable(Protocol):
-    """The part of a response that `retry` uses."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def retry_after(self) -> float | None: ...
-
-    def close(self) -> None: ...
-
-
-R = TypeVar("R", bound=Retriable)
-
-
-async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[R]]) -> R:
+async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[UpstreamResponse]]) -> UpstreamResponse:
     """Call `attempt` until it returns a response that need not be retried.
 
     Args:
@@ -279,7 +264,6 @@ def backoff_seconds(first: float, retry_count: int, maximum: float) -> float:
 
 
 def _disconnect_error(error: DisconnectError, where: str, was_kept_alive: bool) -> ModelError:
-    info: ErrorInfo
     if error.cause is not None:
         info = unreachable_error(error.cause)
     elif error.has_begun:

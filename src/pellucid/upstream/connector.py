@@ -37,55 +37,6 @@ _SWEEP_SECONDS = 10.0
 Lookup = Callable[[str, int], Coroutine[Any, Any, list[AddrInfoType]]]
 
 
-class Connector:
-    """Opens connections. Create one for each event loop."""
-
-    def __init__(self, lookup: Lookup | None = None) -> None:
-        """Create a connector.
-
-        Args:
-            lookup: Resolves a host name to addresses. By default, the system's resolver.
-        """
-        self._resolver = Resolver(lookup or look_up)
-        self._tls: ssl.SSLContext | None = None
-
-    async def connect(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> Connection:
-        """Open a connection.
-
-        Args:
-            endpoint: Where to connect to.
-            on_closed: Called once, when the connection is known to be closed.
-
-        Raises:
-            OSError: No address accepted the connection. It is the error of the system or of TLS for the last one.
-            UnicodeError: The host cannot be encoded.
-        """
-        loop = asyncio.get_running_loop()
-        # A certificate names a host without the final dot of a fully qualified name.
-        tls = await self._ssl_context() if endpoint.is_tls else None
-        server_hostname = endpoint.host.rstrip(".") if endpoint.is_tls else None
-        addresses = await self._resolver.resolve(endpoint.host, endpoint.port)
-        while True:
-            try:
-                sock = await aiohappyeyeballs.start_connection(
-                    addresses, happy_eyeballs_delay=_ATTEMPT_DELAY_SECONDS, interleave=1, loop=loop
-                )
-                _, connection = await loop.create_connection(
-                    lambda: Connection(endpoint, on_closed), sock=sock, ssl=tls, server_hostname=server_hostname
-                )
-                return connection
-            except OSError:
-                aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
-                if not addresses:
-                    raise
-
-    async def _ssl_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            # In a thread, because it reads hundreds of certificates.
-            self._tls = await asyncio.to_thread(_tls_context)
-        return self._tls
-
-
 class Resolver:
     """Resolves host names. Concurrent lookups of a name are shared, and results are cached for ten seconds."""
 
@@ -146,10 +97,16 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class Pool:
-    """All connections of one client: idle ones, and those that carry a request."""
+    """All connections of one client: idle ones, and those that carry a request. Create one for each event loop."""
 
     def __init__(self, lookup: Lookup | None = None) -> None:
-        self._connector = Connector(lookup)
+        """Create a pool without connections.
+
+        Args:
+            lookup: Resolves a host name to addresses. By default, the system's resolver.
+        """
+        self._resolver = Resolver(lookup or look_up)
+        self._tls: ssl.SSLContext | None = None
         self._connections: set[Connection] = set()
         self._idle: dict[Endpoint, list[Connection]] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -176,16 +133,43 @@ class Pool:
         """Open a new connection.
 
         Raises:
-            OSError, UnicodeError: As `Connector.connect`.
+            OSError: No address accepted the connection. It is the error of the system or of TLS for the last one.
+            UnicodeError: The host cannot be encoded.
             RuntimeError: The pool was closed meanwhile.
         """
-        connection = await self._connector.connect(endpoint, self._on_closed)
+        connection = await self._open(endpoint)
         if self._is_closed:
             connection.close()
             raise RuntimeError("the client was closed meanwhile")
         if not connection.is_closed:
             self._connections.add(connection)
         return connection
+
+    async def _open(self, endpoint: Endpoint) -> Connection:
+        loop = asyncio.get_running_loop()
+        # A certificate names a host without the final dot of a fully qualified name.
+        tls = await self._ssl_context() if endpoint.is_tls else None
+        server_hostname = endpoint.host.rstrip(".") if endpoint.is_tls else None
+        addresses = await self._resolver.resolve(endpoint.host, endpoint.port)
+        while True:
+            try:
+                sock = await aiohappyeyeballs.start_connection(
+                    addresses, happy_eyeballs_delay=_ATTEMPT_DELAY_SECONDS, interleave=1, loop=loop
+                )
+                _, connection = await loop.create_connection(
+                    lambda: Connection(endpoint, self._on_closed), sock=sock, ssl=tls, server_hostname=server_hostname
+                )
+                return connection
+            except OSError:
+                aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
+                if not addresses:
+                    raise
+
+    async def _ssl_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            # In a thread, because it reads hundreds of certificates.
+            self._tls = await asyncio.to_thread(_tls_context)
+        return self._tls
 
     def release(self, connection: Connection) -> None:
         """Return an idle connection to the pool."""

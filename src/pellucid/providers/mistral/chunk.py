@@ -12,15 +12,8 @@ import msgspec
 
 from ...emit import Emitter
 from ..lenient_json import lenient_struct_decoder
-from ..tool_calls import FragmentedCall, Function
+from ..tool_calls import FragmentedCall, Logprobs, ToolCall
 from ..tool_schema import arguments_text
-
-
-class ToolCall(msgspec.Struct, gc=False):
-    index: int | None = None
-    id: str | None = None
-    """The string `"null"` means no id: it is the default of Mistral's own clients."""
-    function: Function | None = None
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -30,10 +23,6 @@ class Delta(msgspec.Struct, gc=False):
     content: Any = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
-
-
-class Logprobs(msgspec.Struct, gc=False):
-    content: list[dict[str, Any]] | None = None
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -79,7 +68,7 @@ class ToolCallReader:
             return
         # Later fragments repeat an empty name.
         name, args = function.name or None, function.arguments
-        id = fragment.id if fragment.id != "null" else None
+        id = fragment.id if fragment.id != "null" else None  # the default of Mistral's own clients
         call = self._call_of(fragment.index or 0, id or None, name)
         call.add(name, args if isinstance(args, dict) and not call.has_name else arguments_text(args))
 

@@ -15,7 +15,7 @@ from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
 from ..lenient_json import decode_lenient_json, dict_of
 from ..tool_calls import FragmentedCall
 from ..tool_schema import arguments_text
-from .chunk import ToolCall
+from .chunk import ChatToolCall
 
 
 class ToolCallReader:
@@ -41,7 +41,7 @@ class ToolCallReader:
             for call in calls:
                 call.end_nameless()
 
-    def read(self, fragment: ToolCall) -> None:
+    def read(self, fragment: ChatToolCall) -> None:
         """Read one fragment of a call."""
         function = fragment.function
         name = (function.name or None) if function is not None else None
@@ -57,7 +57,7 @@ class ToolCallReader:
             self._register_ids(call, fragment.index)
         call.add(name, args, signature)
 
-    def _call_of(self, fragment: ToolCall, name: str | None) -> FragmentedCall:
+    def _call_of(self, fragment: ChatToolCall, name: str | None) -> FragmentedCall:
         """Return the fragment's call, or a new one."""
         id, index = fragment.id or None, fragment.index
         if id is not None and (call := self._calls_by_id.get((index, id))) is not None:

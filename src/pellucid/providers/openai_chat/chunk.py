@@ -15,13 +15,10 @@ import msgspec
 from ...parts import Usage
 from ..lenient_json import dict_of, int_of, lenient_struct_decoder
 from ..token_counts import ReasoningCounted, counted_output
-from ..tool_calls import Function
+from ..tool_calls import Function, Logprobs, ToolCall
 
 
-class ToolCall(msgspec.Struct, gc=False):
-    index: int | None = None
-    id: str | None = None
-    function: Function | None = None
+class ChatToolCall(ToolCall, gc=False):
     extra_content: dict[str, Any] | None = None
 
 
@@ -35,15 +32,11 @@ class Delta(msgspec.Struct, gc=False):
     reasoning_opaque: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ChatToolCall] | None = None
     function_call: Function | None = None
     annotations: list[dict[str, Any]] | None = None
     executed_tools: list[dict[str, Any]] | None = None
     images: list[dict[str, Any]] | None = None
-
-
-class Logprobs(msgspec.Struct, gc=False):
-    content: list[dict[str, Any]] | None = None
 
 
 class Choice(msgspec.Struct, gc=False):

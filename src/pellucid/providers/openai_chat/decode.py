@@ -17,7 +17,7 @@ from ..profile import Profile
 from ..stream_decoder import WireReader
 from ..tagged_text import TEXT
 from .calls import TOOL_USE_FAILED, ToolCallReader, quoted_calls
-from .chunk import Choice, Chunk, Delta, ToolCall, chunk_reader, read_usage
+from .chunk import ChatToolCall, Choice, Chunk, Delta, chunk_reader, read_usage
 from .content import REASONING, ContentReader, DuplicateReasoningFilter, FragmentMerger, make_content_reader
 from .details import DetailsReader
 
@@ -162,7 +162,7 @@ class ChatCompletionsReader(WireReader):
                 self.emit.refusal(REFUSAL, delta.refusal)
             calls = delta.tool_calls or []
             if delta.function_call is not None:
-                calls = [*calls, ToolCall(index=0, function=delta.function_call)]
+                calls = [*calls, ChatToolCall(index=0, function=delta.function_call)]
             if calls:
                 self._pause_content()
                 for call in calls:

@@ -26,7 +26,6 @@ from ...settings import ModelCall
 from .. import history
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
 from ..effort import (
-    SAMPLING,
     accepts_sampling,
     effort_paths,
     is_thinking_off,
@@ -35,7 +34,7 @@ from ..effort import (
 )
 from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
-from ..setting_fields import Body, SettingFields, sampling_suppressors
+from ..setting_fields import Body, SettingFields
 from ..tool_schema import function_tool, offered_tools, response_format
 from .details import details_from_parts
 
@@ -100,10 +99,7 @@ def _finish(fields: SettingFields, profile: Profile) -> None:
 def _withdraw_sampling(fields: SettingFields, profile: Profile) -> None:
     """Remove the sampling settings if the model does not take them while it thinks."""
     path = profile.effort_field if profile.thinking == "effort" else "reasoning_effort"
-    if not accepts_sampling(profile, fields.value_at(path)):
-        fields.withdraw(SAMPLING, by=sampling_suppressors(fields, profile, path))
-    elif profile.sampling == "thinking_switched_off":
-        fields.claim_sampling(path)
+    fields.settle_sampling(profile, path, is_accepted=accepts_sampling(profile, fields.value_at(path)))
 
 
 def _stream(stream: bool, profile: Profile) -> Body:

@@ -10,8 +10,8 @@ from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, same_ori
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from ..effort import SAMPLING, accepts_sampling, effort_paths, requested_effort
 from ..profile import Profile
-from ..setting_fields import Body, SettingFields, Settings, SettingWrite, sampling_suppressors
-from ..tool_schema import check_tool_choice, with_possible_choice
+from ..setting_fields import Body, SettingFields, Settings, SettingWrite
+from ..tool_schema import check_tool_choice, json_schema, with_possible_choice
 from .history_items import WIRE, history_items
 
 # Settings that every server knows, and their fields.
@@ -132,10 +132,7 @@ def _write_settings(fields: SettingFields, profile: Profile, tools: Body, text_f
     fields.put_all(_PROVIDER_SETTINGS, skip_none=True)
     if "openai_send_reasoning_ids" in settings:
         fields.claim("openai_send_reasoning_ids", "input.id")
-    if not sends_sampling:
-        fields.withdraw(_SAMPLING, by=sampling_suppressors(fields, profile, "reasoning.effort"))
-    elif profile.sampling == "thinking_switched_off":
-        fields.claim_sampling("reasoning.effort")
+    fields.settle_sampling(profile, "reasoning.effort", is_accepted=sends_sampling, paths=_SAMPLING)
     fields.put_extra_body()
 
 
@@ -286,9 +283,4 @@ def _text_format(output: OutputFormat) -> Body:
         return {}
     if output.kind == "json_object":
         return {"format": {"type": "json_object"}}
-    form: Body = {"type": "json_schema", "name": output.name or "output", "schema": output.schema or {}}
-    if output.strict is not None:
-        form["strict"] = output.strict
-    if output.description is not None:
-        form["description"] = output.description
-    return {"format": form}
+    return {"format": {"type": "json_schema"} | json_schema(output, "strict", "description")}
