@@ -37,7 +37,7 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.providers.bedrock.encode import encode, path
-from pellucid.providers.bedrock.thinking import _FIELD_BUILDERS
+from pellucid.providers.bedrock.thinking import _FORMS
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
@@ -427,7 +427,7 @@ def test_every_profile_has_a_supported_thinking_style() -> None:
     for row in builtin_profiles().values():
         if row.wire == "bedrock":
             styles = {row.for_model(entry["match"]).thinking for entry in row.models} | {row.thinking}
-            assert styles <= set(_FIELD_BUILDERS)
+            assert styles <= set(_FORMS)
 
 
 def test_a_thinking_budget_fits_into_max_tokens() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any, cast
 
 import aiohttp
 from yarl import URL
@@ -51,7 +52,9 @@ class PeerClient:
     ) -> PeerResponse:
         """POST `body` and wait for the response's head. Raises `ModelError`."""
         within = limits or self.limits
-        return await retry(within, lambda is_first: self._attempt(url, headers, body, within))
+        # A `PeerResponse` has what `retry` uses of a response.
+        attempt = cast("Any", lambda is_first: self._attempt(url, headers, body, within))
+        return cast("PeerResponse", await retry(within, attempt))
 
     async def aclose(self) -> None:
         await self._session.close()

@@ -33,9 +33,8 @@ class Outcome:
         self.status = parser.head and parser.head.status
         self.headers = dict(parser.head.headers) if parser.head else {}
         self.is_complete = parser.is_complete
-        self.is_broken = parser.is_broken
+        self.is_broken = parser.is_over and not parser.is_complete
         self.why = str(parser.error) if parser.error else None
-        assert parser.is_over == (parser.is_complete or parser.is_broken)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Outcome) and self.shown == other.shown

@@ -186,7 +186,7 @@ class FunctionModel:
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Start a turn. Raises what the function raises before its first piece."""
-        info = agent_info(_with_settings(call, self.settings))
+        info = agent_info(replace(call, settings=merge_settings(self.settings, call.settings)))
         messages = list(call.messages)
         if self.stream_function is not None:
             items = self.stream_function(messages, info)
@@ -221,7 +221,7 @@ async def open_stream(origin: Origin, write: Writing, call: ModelCall, usage: Us
     """
     stream = _GeneratedStream(origin, write, call, usage)
     try:
-        await stream.wait_for_first_piece()
+        await stream.first_piece
     except BaseException:
         stream.cancel()
         raise
@@ -246,11 +246,8 @@ class _GeneratedStream:
         self._is_paused = False
         self._may_continue = asyncio.Event()
         """Whether the turn was started and is not paused."""
-        self._first_piece: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.first_piece: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name="model function")
-
-    async def wait_for_first_piece(self) -> None:
-        await self._first_piece
 
     async def _run(self) -> None:
         end: ModelRead
@@ -290,12 +287,12 @@ class _GeneratedStream:
 
     def _settle_first_piece(self, error: Exception | None = None) -> bool:
         """Let the call return, or raise. Returns whether it was still waiting."""
-        if self._first_piece.done():
+        if self.first_piece.done():
             return False
         if error is None:
-            self._first_piece.set_result(None)
+            self.first_piece.set_result(None)
         else:
-            self._first_piece.set_exception(error)
+            self.first_piece.set_exception(error)
         return True
 
     def _take(self) -> list[ModelEvent]:
@@ -344,7 +341,7 @@ class _GeneratedStream:
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         self._is_over = True
         self._task.cancel()
-        self._first_piece.cancel()
+        self.first_piece.cancel()
         return self._emitter.end("cancelled" if error is None else "error", error)
 
 
@@ -452,10 +449,6 @@ async def _call(function: FunctionDef, messages: list[ModelMessage], info: Agent
     if not isinstance(response, ModelResponse):
         raise TypeError(f"the function of a FunctionModel must return a ModelResponse, not a {type(response).__name__}")
     return response
-
-
-def _with_settings(call: ModelCall, settings: ModelSettings | None) -> ModelCall:
-    return replace(call, settings=merge_settings(settings, call.settings))
 
 
 def _name_of(function: Any) -> str:

@@ -13,7 +13,6 @@ before its answer if it has a `custom_thinking_text`, or if thinking is switched
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import date, timedelta
 from itertools import chain
 from typing import Any, ClassVar, Literal
@@ -303,14 +302,12 @@ class SchemaValues:
         }
         for name in required - properties.keys():
             out[name] = self._value(schema.get("additionalProperties", {}), depth + 1)
-        others = iter([*(name for name in properties if name not in out), *self._names()])
+        names = (f"property_{number}" for number in range(1, 1000))
+        others = iter([*(name for name in properties if name not in out), *names])
         while len(out) < schema.get("minProperties", 0):
             name = next(others)
             out[name] = self._value(properties.get(name, schema.get("additionalProperties", {})), depth + 1)
         return out
-
-    def _names(self) -> Iterator[str]:
-        return (f"property_{number}" for number in range(1, 1000))
 
     def _array(self, schema: dict[str, Any], depth: int) -> list[Any]:
         prefix, items = schema.get("prefixItems", []), schema.get("items", {})

@@ -152,16 +152,7 @@ class ChatRequest:
     stream: Callable[[bool, Profile], Body] = stream_flag
 
     def encode(self, call: ModelCall, profile: Profile, target: Origin) -> Body:
-        """Encode a request's JSON body.
-
-        Args:
-            call: The request.
-            profile: The profile.
-            target: The origin to which it is sent.
-
-        Raises:
-            RequestError: The wire cannot carry the request.
-        """
+        """Encode a request's JSON body. Raises `RequestError` if the wire cannot carry a part of it."""
         profile = profile.for_functions() if call.tools else profile
         call = with_possible_choice(call, profile)
         body: Body = {"model": call.model, "messages": self.messages(call, profile, target)}
@@ -170,12 +161,7 @@ class ChatRequest:
         return body
 
     def setting_fields(self, settings: Settings, profile: Profile) -> SettingFields:
-        """Return the fields of the body that come from settings.
-
-        Args:
-            settings: The settings.
-            profile: The profile.
-        """
+        """Return the fields of the body that come from settings."""
         fields = SettingFields(settings)
         self._write_settings(fields, profile, {})
         if switches_thinking_off(settings, profile):

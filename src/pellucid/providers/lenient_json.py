@@ -179,3 +179,9 @@ def dict_of(raw: dict[str, Any], name: str) -> dict[str, Any]:
 def objects_in(value: Any) -> list[dict[str, Any]]:
     """Return the objects in a list; empty if the value is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def camel_case(name: str) -> str:
+    """Convert a name: `prompt_token_count` to `promptTokenCount`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest) if first and rest else name

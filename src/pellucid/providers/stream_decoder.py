@@ -319,8 +319,8 @@ class StreamDecoder:
 
     def _learn(self, name: str, frame: bytes) -> None:
         """Learn a template from a frame whose only content is more text."""
-        text, rule = _text_of(self._reader.emit.events[-1]), self._reader.skip_rule
-        if text and rule is not None:
+        rule = self._reader.skip_rule
+        if rule is not None and (text := _text_of(self._reader.emit.events[-1])):
             self._template.learn(name, frame, text, rule.needs_reading)
             self._on_skip = rule.on_skip
 

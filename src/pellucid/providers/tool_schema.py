@@ -1,4 +1,4 @@
-"""Encode functions for wires that describe each by a name, a description and a JSON Schema."""
+"""Encode functions, their arguments and the format of an answer, for wires that describe them by a JSON Schema."""
 
 from __future__ import annotations
 

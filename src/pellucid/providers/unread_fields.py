@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from .lenient_json import decode_lenient_json, field_plan
+from .lenient_json import camel_case, decode_lenient_json, field_plan
 
 MAX_FRAME_BYTES = 65_536
 """Larger frames are not examined."""
@@ -125,7 +125,7 @@ def _unread(value: Any, struct_type: type[msgspec.Struct], prefix: str) -> Itera
         return
     known = {field.wire_name: field for field in field_plan(struct_type)}
     for name, inner in value.items():
-        field = known.get(name) or known.get(_camel_case(name))  # gateways convert the names of Google's fields
+        field = known.get(name) or known.get(camel_case(name))  # gateways convert the names of Google's fields
         if field is None:
             if not _is_empty(inner):
                 yield prefix + (name if _SAFE_NAME(name) else UNSAFE_NAME)
@@ -138,8 +138,3 @@ def _unread(value: Any, struct_type: type[msgspec.Struct], prefix: str) -> Itera
 
 def _is_empty(value: Any) -> bool:
     return value in (None, "", [], {}) or (isinstance(value, dict) and all(map(_is_empty, value.values())))
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))

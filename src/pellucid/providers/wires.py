@@ -109,25 +109,13 @@ WIRES = {
 
 
 def decode(profile: Profile, data: bytes) -> list[ModelEvent]:
-    """Decode one captured response, streamed or whole.
-
-    Args:
-        profile: The profile.
-        data: The response body.
-
-    Returns:
-        The events of the turn.
-    """
+    """Decode one captured response, streamed or whole, to the events of its turn."""
     decoder = _capture_decoder(profile)
     return [*decoder.feed(data), *decoder.end()]
 
 
 def count_unread_fields(profile: Profile, data: bytes) -> Counter[str]:
     """Count the fields of one captured response that nothing reads.
-
-    Args:
-        profile: The profile.
-        data: The response body.
 
     Returns:
         The number of frames with each field, by its path (`choices[].delta.thoughts`).

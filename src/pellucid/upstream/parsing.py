@@ -3,7 +3,7 @@
     parser = ResponseParser()
     body = parser.feed(data)        # the body bytes in this read; `parser.head` is set when the head is complete
     parser.end()                    # the connection has ended
-    parser.is_over                  # the response is complete or broken (`parser.is_broken`)
+    parser.is_over                  # the response is complete (`parser.is_complete`) or broken
 
 It uses llhttp (httptools), with the same leniency as aiohttp: a bare LF ends a line, a header may be folded, spaces may
 follow a chunk size. It adds these rules:
@@ -94,7 +94,6 @@ class ResponseParser:
         "error",
         "has_begun",
         "head",
-        "is_broken",
         "is_complete",
         "is_over",
         "is_reusable",
@@ -106,7 +105,6 @@ class ResponseParser:
         self.has_begun = False
         """Whether a part of a final response has arrived."""
         self.is_complete = False
-        self.is_broken = False
         self.is_over = False
         """Whether it is complete or broken. One flag, because the hot path reads it."""
         self.is_reusable = False
@@ -173,13 +171,10 @@ class ResponseParser:
         self.is_reusable = False
         if self.is_over:
             return
+        self.is_over = True
         if self.head is None:
-            self.is_broken = self.is_over = True
             raise DisconnectError(self.has_begun, cause)
-        if self._ends_with_connection and cause is None:
-            self.is_complete = self.is_over = True
-        else:
-            self.is_broken = self.is_over = True
+        self.is_complete = self._ends_with_connection and cause is None
 
     def close(self) -> None:
         """Release llhttp, which refers to this object. `feed` must not be called after this."""
@@ -239,7 +234,7 @@ class ResponseParser:
         self.is_complete = self.is_over = True
 
     def _fail(self, reason: str) -> None:
-        self.is_broken = self.is_over = True
+        self.is_over = True
         self.is_reusable = False
         if self.head is None:
             self.error = InvalidResponse(reason)

@@ -22,7 +22,7 @@ from .connection import Connection
 from .decompression import DecodingReceiver, PausableSource, is_decodable
 from .errors import truncated_error
 from .limits import Limits, Watchdog
-from .parsing import Headers, ResponseHead
+from .parsing import ResponseHead
 
 READ_ALL_SECONDS = 10.0
 """Limit for the time that `UpstreamResponse.read_all` waits."""
@@ -52,14 +52,15 @@ class UpstreamResponse:
         "_connection",
         "_decoder",
         "_finish_timer",
-        "_head",
-        "_is_over",
         "_is_paused",
         "_receiver",
         "_release",
         "_source",
         "_watchdog",
+        "headers",
+        "is_over",
         "limits",
+        "status",
     )
 
     def __init__(
@@ -88,10 +89,12 @@ class UpstreamResponse:
         """What is paused; None when there is nothing left to pause."""
         self._connection: Connection | None = connection
         self.limits = limits
-        self._head = head
+        self.status = head.status
+        self.headers = head.headers
         self._release = release
         self._receiver: BodyReceiver | None = None
-        self._is_over = False
+        self.is_over = False
+        """Whether the body has ended or was given up."""
         self._is_paused = False
         self._finish_timer: asyncio.TimerHandle | None = None
         if is_decodable(head.content_encoding):
@@ -101,28 +104,15 @@ class UpstreamResponse:
         self._watchdog = Watchdog(connection, limits, sent_at, self._report_end)
 
     @property
-    def status(self) -> int:
-        return self._head.status
-
-    @property
-    def headers(self) -> Headers:
-        return self._head.headers
-
-    @property
     def retry_after(self) -> float | None:
         """Seconds to wait before the next request (`Retry-After`, a number or a date); None if it is not stated."""
-        return retry_after_of(self._head.headers.get("retry-after", ""))
+        return retry_after_of(self.headers.get("retry-after", ""))
 
     @property
     def body_bytes(self) -> int:
         """Bytes of the body so far, after decompression; 0 after its end."""
         source = self._decoder or self._connection
         return 0 if source is None else source.body_bytes
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the body has ended or was given up."""
-        return self._is_over
 
     def start(self, receiver: BodyReceiver) -> None:
         """Deliver the body to `receiver`. Call it once."""
@@ -155,7 +145,7 @@ class UpstreamResponse:
     def resume_reading(self) -> None:
         """Resume reading. Idempotent."""
         self._is_paused = False
-        if not self._is_over and self._source is not None:
+        if not self.is_over and self._source is not None:
             self._watchdog.is_awaited = True
             self._source.resume_reading()
 
@@ -190,7 +180,7 @@ class UpstreamResponse:
 
     def close(self) -> None:
         """Close the connection if the body has not ended. Nothing is reported after this. Idempotent."""
-        self._is_over = True
+        self.is_over = True
         self._receiver = None
         connection = self._detach()
         if connection is not None:
@@ -204,9 +194,9 @@ class UpstreamResponse:
         Otherwise the connection is closed. Nothing is reported after this. Idempotent.
         """
         connection = self._connection
-        if connection is None or self._is_over:
+        if connection is None or self.is_over:
             return
-        self._is_over = True
+        self.is_over = True
         self._watchdog.stop()
         if self._decoder is not None:
             self._decoder.close()

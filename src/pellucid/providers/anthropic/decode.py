@@ -26,6 +26,7 @@ from ..frame_template import VaryingValue
 from ..lenient_json import decode_lenient_json, dict_of, int_of, objects_in, text_of
 from ..profile import Profile
 from ..stream_decoder import FrameType, WireReader
+from ..token_counts import merge_counts
 from .blocks import AnswerContext, Block, Delta, Frame, open_block, read_frame
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -162,7 +163,7 @@ class MessageReader(WireReader):
 
     def _record_metadata(self, message: dict[str, Any], usage: dict[str, Any]) -> None:
         """Record usage and the other fields of a message that are not blocks."""
-        self._usage = _merge_usage(self._usage, usage)
+        self._usage = merge_counts(self._usage, usage)
         details = self.emit.provider_details
         for name in ("stop_sequence", "stop_details", "input_transformations"):
             if message.get(name):
@@ -256,11 +257,6 @@ def _spliced_stream_error(first: str | None, second: str | None) -> ErrorInfo:
 
 
 # --- token counts --------------------------------------------------------------------------------------------------
-
-
-def _merge_usage(known: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
-    """Merge the counts of a later event. Counts that it omits or sets to null keep their value."""
-    return {**known, **{name: value for name, value in update.items() if value is not None}}
 
 
 def _read_usage(raw: dict[str, Any]) -> Usage:

@@ -15,11 +15,10 @@ from base64 import b64encode
 from typing import Any
 
 from ... import tags
-from ...emit import Key
-from ...parts import BuiltinToolReturnPart, FilePart, json_text
+from ...emit import Emitter, Key
+from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
 from ..lenient_json import dict_of, objects_in, text_of
 from ..profile import Profile
-from ..stream_decoder import WireReader
 from ..tagged_text import make_splitter
 from .chunk import Delta, ReasoningContent
 from .media import join_base64, redacted_signature
@@ -53,9 +52,8 @@ class _Block:
 class Blocks:
     """Emits the contents of the blocks."""
 
-    def __init__(self, reader: WireReader, profile: Profile) -> None:
-        self._emit = reader.emit
-        self._emit_opaque = reader.emit_opaque
+    def __init__(self, emit: Emitter, profile: Profile) -> None:
+        self._emit = emit
         self._form = profile.form
         self._profile = profile
         self._blocks: dict[int, _Block] = {}
@@ -294,6 +292,9 @@ class Blocks:
             self._emit.whole_part(FilePart(b64encode(data).decode(), media_type, provider_name=provider))
         else:
             self._emit_opaque("image", native)
+
+    def _emit_opaque(self, kind: str, native: dict[str, Any]) -> None:
+        self._emit.whole_part(OpaquePart(kind, native, provider_name=self._emit.origin.provider))
 
     # --- start and end of a block --------------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ class ConverseReader(WireReader):
     def __init__(self, profile: Profile, origin: Origin) -> None:
         self._frames = ConverseFrames()
         super().__init__(origin, frames=self._frames)
-        self._blocks = Blocks(self, profile)
+        self._blocks = Blocks(self.emit, profile)
         self._has_usage = False
 
     def read_frame(self, data: bytes, name: str) -> None:

@@ -12,6 +12,7 @@ The profile selects the form. Claude's fields follow from `thinking_mode`; for o
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ...settings import nearest_effort
 from ..claude import MIN_BUDGET_TOKENS, claim_claude_thinking, claude_thinking
@@ -34,7 +35,7 @@ def thinking_fields(settings: Settings, profile: Profile, *, reasoning_lost: boo
         reasoning_lost: Whether the history lacks the reasoning before the call that now gets its result.
     """
     if profile.thinking_mode == "none":
-        return _FIELD_BUILDERS[profile.thinking](settings, profile)
+        return _FORMS[profile.thinking].fields(settings, profile)
     config, effort, budget = claude_thinking(settings, profile, reasoning_lost=reasoning_lost)
     if config is None:
         return {}
@@ -58,9 +59,7 @@ def claim_thinking(fields: SettingFields, profile: Profile, prefix: str, *, is_o
             else lambda budget: (*limit, *(() if budget is None else (max(budget, MIN_BUDGET_TOKENS),))),
         )
     elif "thinking" in settings:
-        fields.set_thinking_paths(
-            *(f"{prefix}.{path}" for path in _FIELD_PATHS.get(profile.thinking, _no_paths)(profile))
-        )
+        fields.set_thinking_paths(*(f"{prefix}.{path}" for path in _FORMS[profile.thinking].paths(profile)))
         for name, value in thinking_fields({"thinking": settings["thinking"]}, profile).items():
             fields.claim("thinking", f"{prefix}.{name}", value)
 
@@ -70,10 +69,6 @@ def enables_thinking(fields: Body) -> bool:
     claude, nova = fields.get("thinking"), fields.get("reasoningConfig")
     switches = [value.get("type") for value in (claude, nova) if isinstance(value, dict)]
     return any(type_ not in ("disabled", "between_tools") for type_ in switches)
-
-
-def _no_fields(settings: Settings, profile: Profile) -> Body:
-    return {}
 
 
 def _effort_fields(settings: Settings, profile: Profile) -> Body:
@@ -96,21 +91,17 @@ def _reasoning_switch_fields(settings: Settings, profile: Profile) -> Body:
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
 
 
-_FIELD_BUILDERS: dict[str, Callable[[Settings, Profile], Body]] = {
-    "none": _no_fields,
-    "effort": _effort_fields,
-    "reasoning_object": _reasoning_object_fields,
-    "reasoning_switch": _reasoning_switch_fields,
+class _Form(NamedTuple):
+    """The thinking fields of some models, and their paths."""
+
+    fields: Callable[[Settings, Profile], Body]
+    paths: Callable[[Profile], tuple[str, ...]]
+
+
+_FORMS = {
+    "none": _Form(lambda settings, profile: {}, lambda profile: ()),
+    "effort": _Form(_effort_fields, lambda profile: effort_paths(profile, profile.effort_field)),
+    "reasoning_object": _Form(_reasoning_object_fields, lambda profile: effort_paths(profile, "reasoning.effort")),
+    "reasoning_switch": _Form(_reasoning_switch_fields, lambda profile: ("reasoningConfig",)),
 }
-THINKING = frozenset(_FIELD_BUILDERS)
-
-_FIELD_PATHS: dict[str, Callable[[Profile], tuple[str, ...]]] = {
-    "effort": lambda profile: effort_paths(profile, profile.effort_field),
-    "reasoning_object": lambda profile: effort_paths(profile, "reasoning.effort"),
-    "reasoning_switch": lambda profile: ("reasoningConfig",),
-}
-"""Paths of the fields that each form writes."""
-
-
-def _no_paths(profile: Profile) -> tuple[str, ...]:
-    return ()
+THINKING = frozenset(_FORMS)

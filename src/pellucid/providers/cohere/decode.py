@@ -190,8 +190,7 @@ class CohereReader(WireReader):
             self.emit_opaque(str(block.get("type") or "content"), block)
 
     def _read_tool_plan(self, event: Event) -> None:
-        if event.delta is not None and event.delta.message is not None:
-            self._add_plan(event.delta.message.tool_plan)
+        self._add_plan(_message_of(event).tool_plan)
 
     def _add_plan(self, text: str | None) -> None:
         if text:
@@ -201,9 +200,8 @@ class CohereReader(WireReader):
     # --- citations -------------------------------------------------------------------------------------------
 
     def _read_citations(self, event: Event) -> None:
-        if event.delta is not None and event.delta.message is not None:
-            for citation in _object_list(event.delta.message.citations):
-                self._add_citation(citation)
+        for citation in _object_list(_message_of(event).citations):
+            self._add_citation(citation)
 
     def _add_citation(self, citation: dict[str, Any]) -> None:
         index = citation.get("content_index")
@@ -219,7 +217,7 @@ class CohereReader(WireReader):
     # --- calls -----------------------------------------------------------------------------------------------
 
     def _start_calls(self, event: Event) -> None:
-        for call in _tool_calls(event):
+        for call in _object_list(_message_of(event).tool_calls):
             self._start_call(event.index, call)
 
     def _start_call(self, index: int | None, call: dict[str, Any]) -> None:
@@ -235,7 +233,7 @@ class CohereReader(WireReader):
         self._add_arguments(index, call)
 
     def _add_call_delta(self, event: Event) -> None:
-        for call in _tool_calls(event):
+        for call in _object_list(_message_of(event).tool_calls):
             self._add_arguments(event.index, call)
 
     def _add_arguments(self, index: int | None, call: dict[str, Any]) -> None:
@@ -311,9 +309,8 @@ def _object_list(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, dict)]
 
 
-def _tool_calls(event: Event) -> list[dict[str, Any]]:
-    message = event.delta.message if event.delta is not None else None
-    return _object_list(message.tool_calls) if message is not None else []
+def _message_of(event: Event) -> Message:
+    return (event.delta.message if event.delta is not None else None) or Message()
 
 
 def _annotation(citation: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,15 @@ from typing import Any
 import msgspec
 
 from ...parts import Usage, json_text
-from ..lenient_json import DECODE_ERRORS, convert_leniently, decode_lenient_object, dict_of, int_of, objects_in
+from ..lenient_json import (
+    DECODE_ERRORS,
+    camel_case,
+    convert_leniently,
+    decode_lenient_object,
+    dict_of,
+    int_of,
+    objects_in,
+)
 
 Object = dict[str, Any]
 
@@ -109,15 +117,10 @@ def to_camel_case(value: Any) -> Any:
         return [to_camel_case(entry) for entry in value]
     if isinstance(value, dict):
         return {
-            _camel_case_name(name): entry if name in _VERBATIM_FIELDS else to_camel_case(entry)
+            camel_case(name): entry if name in _VERBATIM_FIELDS else to_camel_case(entry)
             for name, entry in value.items()
         }
     return value
-
-
-def _camel_case_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest) if first and rest else name
 
 
 def to_snake_case(name: str) -> str:

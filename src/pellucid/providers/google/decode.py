@@ -29,6 +29,7 @@ from ..frame_template import NUMBER, SkipRule, varying_value
 from ..lenient_json import objects_in, text_of
 from ..profile import Profile
 from ..stream_decoder import EventFrames, Frame, FrameType, WireReader
+from ..token_counts import merge_counts
 from . import grounding
 from .chunk import (
     Candidate,
@@ -184,7 +185,7 @@ class GeminiReader(WireReader):
             emit.start(chunk.response_id or None, chunk.model_version or None)
         if chunk.usage_metadata:
             self.is_recognized = True
-            self._merge_usage(chunk.usage_metadata)
+            self._usage = merge_counts(self._usage, chunk.usage_metadata)
         if chunk.candidates:
             self.is_recognized = True
             for index, candidate in enumerate(chunk.candidates):
@@ -204,11 +205,7 @@ class GeminiReader(WireReader):
         if last:
             chunk = read_chunk(last[last.index(b"{") : last.rindex(b"}") + 1])
             if chunk is not None and chunk.usage_metadata:
-                self._merge_usage(chunk.usage_metadata)
-
-    def _merge_usage(self, usage: Object) -> None:
-        """Merge cumulative token counts. A later chunk may omit some, or set some to null."""
-        self._usage = {**self._usage, **{name: value for name, value in usage.items() if value is not None}}
+                self._usage = merge_counts(self._usage, chunk.usage_metadata)
 
     def _read_failure(self, chunk: Chunk, data: bytes) -> None:
         """Read a chunk without an answer: an error, or the reason why the prompt was blocked."""

@@ -13,6 +13,7 @@ from ...errors import ErrorInfo
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Usage
 from ..errors import TURN_FAILED, error_from_value
 from ..lenient_json import decode_lenient_object, objects_in, text_of
+from ..token_counts import merge_counts
 from .chunk import Object, signature_details
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class InteractionsReader:
         self._emit.start(text_of(interaction, "id"), text_of(interaction, "model"))
         if isinstance(interaction.get("usage"), dict):
             # Usage comes at the beginning, at the end, or partly at each.
-            self._usage |= {name: value for name, value in interaction["usage"].items() if value is not None}
+            self._usage = merge_counts(self._usage, interaction["usage"])
             self._emit.usage = read_usage(self._usage)
         if not is_over:
             return

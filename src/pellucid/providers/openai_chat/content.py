@@ -13,13 +13,12 @@ back, because it may become a marker, is released when something else follows (`
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolCallPart
 from ...unicode import TextBuffer
-from ..frame_template import SkipRule
 from ..profile import Profile
 from ..tagged_text import HARMONY, TEXT, TaggedText
 
@@ -111,30 +110,18 @@ _FUNCTION_PREFIX = "functions."
 """The prefix of a harmony recipient that is one of the caller's functions."""
 
 
-class ContentReader(Protocol):
-    """Reads the content and writes it to an emitter: `feed` text, then `end` once."""
-
-    @property
-    def skip_rule(self) -> SkipRule | None:
-        """The rule for the text that was fed last; see `WireReader`."""
-        ...
-
-    def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None: ...
-
-    def pause(self) -> None:
-        """Release the held text, because something else follows."""
-        ...
-
-    def end(self) -> None: ...
-
-
-def make_content_reader(profile: Profile, emit: Emitter, duplicates: DuplicateReasoningFilter) -> ContentReader:
+def make_content_reader(
+    profile: Profile, emit: Emitter, duplicates: DuplicateReasoningFilter
+) -> TaggedText | HarmonyText:
     """Make the reader that the profile names. `duplicates` filters reasoning that a sibling field has sent already."""
-    return _HarmonyReader(emit) if profile.tags == HARMONY else TaggedText(emit, profile, duplicates.feed, REASONING)
+    return HarmonyText(emit) if profile.tags == HARMONY else TaggedText(emit, profile, duplicates.feed, REASONING)
 
 
-class _HarmonyReader:
-    """Reader of gpt-oss's format (messages, channels, recipients), which a server without its parser passes through."""
+class HarmonyText:
+    """Reader of gpt-oss's format (messages, channels, recipients), which a server without its parser passes through.
+
+    It has the interface of `TaggedText`.
+    """
 
     skip_rule = None
 

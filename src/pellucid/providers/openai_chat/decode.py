@@ -18,7 +18,7 @@ from ..stream_decoder import WireReader
 from ..tagged_text import TEXT
 from .calls import TOOL_USE_FAILED, ToolCallReader, quoted_calls
 from .chunk import ChatToolCall, Choice, Chunk, Delta, chunk_reader, read_usage
-from .content import REASONING, ContentReader, DuplicateReasoningFilter, FragmentMerger, make_content_reader
+from .content import REASONING, DuplicateReasoningFilter, FragmentMerger, make_content_reader
 from .details import DetailsReader
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -65,7 +65,7 @@ class ChatCompletionsReader(WireReader):
         self._details = DetailsReader(self.emit, profile)
         self._duplicates = DuplicateReasoningFilter(self.emit, REASONING)
         """Filters reasoning that a sibling field has sent, in case details or tags repeat it."""
-        self._content: ContentReader = make_content_reader(profile, self.emit, self._duplicates)
+        self._content = make_content_reader(profile, self.emit, self._duplicates)
         self._is_paused = True
         """Whether no content is held back."""
         self._calls = ToolCallReader(self.emit)

@@ -275,8 +275,8 @@ class ResponsesReader(WireReader):
 
     def _begin_item(self, index: int, native: dict[str, Any], type_: str = "message", id: str | None = None) -> Item:
         native_type = native.get("type")
-        item = Item(len(self._item_list), native_type if isinstance(native_type, str) else type_, "other")
-        item.role = self._role_of(item.type)
+        type_ = native_type if isinstance(native_type, str) else type_
+        item = Item(len(self._item_list), type_, self._role_of(type_))
         item.id = id
         self._item_list.append(item)
         self._items[index] = item
