@@ -108,11 +108,8 @@ WIRES = {
 """The wires by name. This is the only list of them: a profile's `wire` is one of these names."""
 
 
-def decode(profile: Profile, data: bytes, content_type: str = "") -> list[ModelEvent]:
-    """Decode one captured response, streamed or whole, to the events of its turn.
-
-    `content_type` is not used: the first byte shows the format. It remains for programs that pass it.
-    """
+def decode(profile: Profile, data: bytes) -> list[ModelEvent]:
+    """Decode one captured response, streamed or whole (its first byte shows which), to the events of its turn."""
     decoder = _capture_decoder(profile)
     return [*decoder.feed(data), *decoder.end()]
 
