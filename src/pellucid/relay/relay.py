@@ -43,7 +43,7 @@ LogEntry: TypeAlias = Any
 """An entry of a log: bytes, or, within one process (`MemoryRelay`), any object that is no longer changed."""
 
 Listener: TypeAlias = Follower
-"""A subscription to signals. It has the interface of a follower, but has no end and is never lost."""
+"""A subscription to signals. It has the interface of a follower, but is never lost, and ends only with the relay."""
 
 
 class RelayError(PellucidError):

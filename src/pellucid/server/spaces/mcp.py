@@ -20,7 +20,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -67,7 +67,6 @@ MAX_ENDED = 10_000
 Application: TypeAlias = Callable[[http.Scope, http.Receive, http.Send], Awaitable[None]]
 
 _CHANNEL = "mcp-sessions"
-_RETRY_SECONDS = 1.0
 _REQUEST_CANCELLED = -32800
 _SCOPE_KEY = "mcp_session"
 
@@ -286,22 +285,11 @@ class MCPSessions:
 
     async def _listen(self) -> None:
         """Apply what other processes announce."""
-        while True:
-            listener = self._services.relay.subscribe(_CHANNEL)
-            try:
-                while True:
-                    await listener.wait()
-                    messages = listener.take()
-                    if messages is None:
-                        break
-                    for message in messages:
-                        with suppress(msgspec.DecodeError):
-                            self._apply(msgspec.json.decode(message, type=_Signal))
-            except RelayError as error:
-                log.warning("ends of MCP sessions in other processes are not received: %s", error.info.message)
-            finally:
-                listener.close()
-            await asyncio.sleep(_RETRY_SECONDS)
+        with closing(self._services.relay.subscribe(_CHANNEL)) as listener:
+            while (messages := await listener.read()) is not None:
+                for message in messages:
+                    with suppress(msgspec.DecodeError):
+                        self._apply(msgspec.json.decode(message, type=_Signal))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from time import monotonic
 from typing import NamedTuple
 
@@ -112,20 +112,13 @@ class Maintenance:
             await asyncio.sleep(self._intervals.poll_seconds)
 
     async def _listen(self) -> None:
-        while True:
-            listener = self._relay.subscribe(self._channel)
-            try:
-                while (messages := await listener.read()) is not None:
-                    foreign = [one for one in messages if one.removesuffix(_CONTENDED_SUFFIX) != self._replica_id]
-                    if foreign:
-                        self._writer.queue.request_catch_up()
-                    if any(one.endswith(_CONTENDED_SUFFIX) for one in foreign):
-                        self._lease.mark_contended()
-            except RelayError:
-                pass
-            finally:
-                listener.close()
-            await asyncio.sleep(self._intervals.poll_seconds)
+        with closing(self._relay.subscribe(self._channel)) as listener:
+            while (messages := await listener.read()) is not None:
+                foreign = [one for one in messages if one.removesuffix(_CONTENDED_SUFFIX) != self._replica_id]
+                if foreign:
+                    self._writer.queue.request_catch_up()
+                if any(one.endswith(_CONTENDED_SUFFIX) for one in foreign):
+                    self._lease.mark_contended()
 
     async def _publish_notifications(self) -> None:
         while True:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from time import monotonic
 
 from ...envelopes import Envelope, Present, gateway_messages
@@ -153,7 +153,6 @@ class StreamRelay:
     """Frames that wait for the relay; further ones do not reach other replicas."""
     MAX_STORED = 256
     STORED_SECONDS = 10.0
-    RETRY_SECONDS = 1.0
 
     def __init__(
         self,
@@ -194,17 +193,10 @@ class StreamRelay:
                 )
 
     async def _listen(self) -> None:
-        while True:
-            listener = self._relay.subscribe(self._channel)
-            try:
-                while (messages := await listener.read()) is not None:
-                    for message in messages:
-                        await self._receive(message)
-            except RelayError:
-                pass
-            finally:
-                listener.close()
-            await asyncio.sleep(self.RETRY_SECONDS)
+        with closing(self._relay.subscribe(self._channel)) as listener:
+            while (messages := await listener.read()) is not None:
+                for message in messages:
+                    await self._receive(message)
 
     async def _receive(self, message: bytes) -> None:
         head, _, frame = message.partition(b"\n")

@@ -233,16 +233,9 @@ class WebhookDelivery:
 
     async def _listen(self) -> None:
         """Wake the delivery when a replica has written to the space."""
-        while True:
-            listener = self._relay.subscribe(f"space:{self._webhook.space}")
-            try:
-                while await listener.read() is not None:
-                    self._wakeup.set()
-            except RelayError:
-                pass
-            finally:
-                listener.close()
-            await asyncio.sleep(POLL_SECONDS)
+        with contextlib.closing(self._relay.subscribe(f"space:{self._webhook.space}")) as listener:
+            while await listener.read() is not None:
+                self._wakeup.set()
 
     # --- reading the log
 
