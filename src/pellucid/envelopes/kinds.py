@@ -157,6 +157,18 @@ class EnvelopeKind(NamedTuple):
     """
 
 
+_REASONING = EnvelopeKind("reasoning", act="step", visibility="reasoning", talk="thought")
+_MCP = EnvelopeKind("mcp", visibility="always", unsearched_fields=_JSON_RPC, talk="turn")
+_RIGHTS = EnvelopeKind("capability", visibility="always")
+_SPACE = EnvelopeKind("space", visibility="always")
+_SYSTEM = EnvelopeKind("system", visibility="always")
+_FAMILIES: Mapping[str, EnvelopeKind] = {
+    row.name: row for row in (_REASONING, _MCP, _RIGHTS, _SPACE, EnvelopeKind("participant", talk="text"), _SYSTEM)
+}
+_DEFAULT_KIND = EnvelopeKind("", talk="turn")
+
+_STEP = Label("│", "dim", "text", nested_bar=False)
+
 KINDS: Mapping[str, EnvelopeKind] = {
     row.name: row
     for row in (
@@ -171,137 +183,97 @@ KINDS: Mapping[str, EnvelopeKind] = {
         ),
         EnvelopeKind(CHAT_ACK, p.Acknowledgement, talk="text"),
         EnvelopeKind(CHAT_CANCEL, p.Reason, talk="text"),
-        EnvelopeKind(
-            START,
-            p.Start,
+        _REASONING._replace(
+            name=START,
+            payload=p.Start,
             act="start",
-            visibility="reasoning",
             more_text_fields=("approach",),
-            label=Label("╭", "dim", "opening", nested_bar=False),
-            talk="thought",
+            label=_STEP._replace(mark="╭", content="opening"),
         ),
-        EnvelopeKind(
-            THOUGHT,
-            p.Thought,
-            act="step",
-            visibility="reasoning",
-            label=Label("│", "dim", "text", nested_bar=False),
-            talk="thought",
-        ),
-        EnvelopeKind(
-            QUESTION,
-            p.Question,
-            act="step",
-            visibility="reasoning",
+        _REASONING._replace(name=THOUGHT, payload=p.Thought, label=_STEP),
+        _REASONING._replace(
+            name=QUESTION,
+            payload=p.Question,
             text_fields=("message", "content", "questions"),
-            label=Label("│ ?", "dim", "text", nested_bar=False),
-            talk="thought",
+            label=_STEP._replace(mark="│ ?"),
         ),
-        EnvelopeKind(
-            OBSERVATION,
-            p.Observation,
-            act="step",
-            visibility="reasoning",
+        _REASONING._replace(
+            name=OBSERVATION,
+            payload=p.Observation,
             more_text_fields=("details",),
-            label=Label("│ ●", "dim", "severity", nested_bar=False),
-            talk="thought",
+            label=_STEP._replace(mark="│ ●", content="severity"),
         ),
-        EnvelopeKind(
-            HYPOTHESIS,
-            p.Hypothesis,
-            act="step",
-            visibility="reasoning",
+        _REASONING._replace(
+            name=HYPOTHESIS,
+            payload=p.Hypothesis,
             text_fields=("hypothesis", "message", "content"),
             more_text_fields=("evidence",),
-            label=Label("│ ~", "dim", "confidence", nested_bar=False),
-            talk="thought",
+            label=_STEP._replace(mark="│ ~", content="confidence"),
         ),
-        EnvelopeKind(
-            CONCLUSION,
-            p.Conclusion,
+        _REASONING._replace(
+            name=CONCLUSION,
+            payload=p.Conclusion,
             act="conclusion",
-            visibility="reasoning",
             more_text_fields=("decision", "key_factors", "recommendation"),
-            label=Label("╰", "dim bold", "conclusion", nested_bar=False),
+            label=_STEP._replace(mark="╰", style="dim bold", content="conclusion"),
+            talk=None,
         ),
-        EnvelopeKind(
-            CANCEL,
-            p.Reason,
+        _REASONING._replace(
+            name=CANCEL,
+            payload=p.Reason,
             act="cancel",
-            visibility="reasoning",
             input_field="reason",
-            label=Label("╰", "red", "reason", "cancelled", nested_bar=False),
+            label=_STEP._replace(mark="╰", style="red", content="reason", prefix="cancelled"),
+            talk=None,
         ),
-        EnvelopeKind(
-            SHARE,
-            p.Share,
+        _REASONING._replace(
+            name=SHARE,
+            payload=p.Share,
             act="share",
-            visibility="reasoning",
             input_field="reason",
-            label=Label("│ +", "dim", "kind", nested_bar=False),
+            label=_STEP._replace(mark="│ +", content="kind"),
             talk="text",
         ),
-        EnvelopeKind(
-            REQUEST,
-            p.McpRequest,
-            visibility="always",
-            unsearched_fields=_JSON_RPC,
+        _MCP._replace(
+            name=REQUEST,
+            payload=p.McpRequest,
             link="call",
             proposal_status="fulfilled",
             label=Label("→", "", "call"),
-            talk="turn",
         ),
-        EnvelopeKind(
-            RESPONSE,
-            p.McpResponse,
-            visibility="always",
-            unsearched_fields=_JSON_RPC,
-            link="answer",
-            label=Label("←", "", "result"),
-            talk="reply",
+        _MCP._replace(
+            name=RESPONSE, payload=p.McpResponse, link="answer", label=Label("←", "", "result"), talk="reply"
         ),
-        EnvelopeKind(
-            PROPOSAL,
-            p.McpRequest,
-            visibility="always",
-            unsearched_fields=_JSON_RPC,
-            link="call",
-            label=Label("⇢", "bold", "call", "proposes "),
-            talk="turn",
-        ),
-        EnvelopeKind(
-            WITHDRAW,
-            p.Reason,
-            visibility="always",
-            unsearched_fields=_JSON_RPC,
+        _MCP._replace(name=PROPOSAL, payload=p.McpRequest, link="call", label=Label("⇢", "bold", "call", "proposes ")),
+        _MCP._replace(
+            name=WITHDRAW,
+            payload=p.Reason,
             proposal_status="withdrawn",
             label=Label("✗", "red", "reason", "withdraws it"),
+            talk=None,
         ),
-        EnvelopeKind(
-            REJECT,
-            p.Reason,
-            visibility="always",
-            unsearched_fields=_JSON_RPC,
+        _MCP._replace(
+            name=REJECT,
+            payload=p.Reason,
             proposal_status="rejected",
             label=Label("✗", "red", "reason", "rejects it"),
+            talk=None,
         ),
-        EnvelopeKind(GRANT, p.Grant, visibility="always"),
-        EnvelopeKind(REVOKE, p.Revoke, visibility="always"),
-        EnvelopeKind(GRANT_ACK, p.Acknowledgement, visibility="always", talk="text"),
-        EnvelopeKind(INVITE, p.Invite, visibility="always"),
-        EnvelopeKind(INVITE_ACK, p.InviteAck, visibility="always"),
-        EnvelopeKind(KICK, p.Kick, visibility="always"),
-        EnvelopeKind(
-            RENEW,
-            p.Renew,
-            visibility="always",
+        _RIGHTS._replace(name=GRANT, payload=p.Grant),
+        _RIGHTS._replace(name=REVOKE, payload=p.Revoke),
+        _RIGHTS._replace(name=GRANT_ACK, payload=p.Acknowledgement, talk="text"),
+        _SPACE._replace(name=INVITE, payload=p.Invite),
+        _SPACE._replace(name=INVITE_ACK, payload=p.InviteAck),
+        _SPACE._replace(name=KICK, payload=p.Kick),
+        _SPACE._replace(
+            name=RENEW,
+            payload=p.Renew,
             input_field="reason",
             label=Label("+", "dim italic", "nothing", "agents may go on"),
         ),
-        EnvelopeKind(
-            WELCOME,
-            p.Welcome,
-            visibility="always",
+        _SYSTEM._replace(
+            name=WELCOME,
+            payload=p.Welcome,
             label=Label(
                 "!",
                 "dim italic",
@@ -310,38 +282,23 @@ KINDS: Mapping[str, EnvelopeKind] = {
                 nested_bar=False,
             ),
         ),
-        EnvelopeKind(PRESENCE, p.Presence, visibility="always"),
-        EnvelopeKind(
-            ERROR,
-            p.Failure,
-            visibility="always",
+        _SYSTEM._replace(name=PRESENCE, payload=p.Presence),
+        _SYSTEM._replace(
+            name=ERROR,
+            payload=p.Failure,
             text_fields=("message", "error"),
             label=Label("!", "red", "text", nested_bar=False),
         ),
-        EnvelopeKind(GAP, visibility="always"),
-        EnvelopeKind(
-            LIMIT,
-            p.Limit,
-            visibility="always",
+        _SYSTEM._replace(name=GAP),
+        _SYSTEM._replace(
+            name=LIMIT,
+            payload=p.Limit,
             text_fields=("message",),
             label=Label("!", "yellow", "text", nested_bar=False),
         ),
-        EnvelopeKind(CONFIGURED, visibility="always"),
+        _SYSTEM._replace(name=CONFIGURED),
     )
 }
-
-_FAMILIES: Mapping[str, EnvelopeKind] = {
-    row.name: row
-    for row in (
-        EnvelopeKind("reasoning", act="step", visibility="reasoning", talk="thought"),
-        EnvelopeKind("mcp", visibility="always", unsearched_fields=_JSON_RPC, talk="turn"),
-        EnvelopeKind("capability", visibility="always"),
-        EnvelopeKind("space", visibility="always"),
-        EnvelopeKind("participant", talk="text"),
-        EnvelopeKind("system", visibility="always"),
-    )
-}
-_DEFAULT_KIND = EnvelopeKind("", talk="turn")
 
 STEP_KINDS = frozenset(row.name for row in KINDS.values() if row.act == "step")
 """The kinds that `reasoning/step` covers in a capability: they neither begin nor end a reasoning."""
