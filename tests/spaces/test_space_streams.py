@@ -183,7 +183,7 @@ class World:
         if not accepted or stream is None:
             return
         match act:
-            case "close":
+            case "close" if is_owner:
                 del self.streams[id]
             case "grant-write":
                 stream.writers.add(name)
