@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
-from pellucid.envelopes import Defaults, Envelope, read
+from pellucid.envelopes import Defaults, Envelope, Flag, read
 from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings
-from pellucid.envelopes.reasoning import LifecycleVerdict
+from pellucid.envelopes.reasoning import NO_NAMES, LifecycleEffect, NameSet
+from pellucid.errors import ErrorInfo
 from tests.envelopes.seed_flows import FLOWS
 
 _fresh = itertools.count()
@@ -57,12 +59,34 @@ def envelope_of(
     )
 
 
-def feed_all(life: Lifecycle, *envelopes: Envelope) -> list[LifecycleVerdict]:
+class LifecycleVerdict(LifecycleEffect, frozen=True, kw_only=True):
+    """What a life cycle says of one envelope: its effect and its flags, or why it is refused."""
+
+    error: ErrorInfo | None = None
+    flags: tuple[Flag, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        return self.error is None
+
+
+class CheckedLifecycle(Lifecycle):
+    """A life cycle that checks envelopes and applies the accepted ones, as a space does."""
+
+    def feed(self, envelope: Envelope, *, time_ms: int | None = None, known: NameSet = NO_NAMES) -> LifecycleVerdict:
+        checked = self.check(envelope, known)
+        if isinstance(checked, ErrorInfo):
+            return LifecycleVerdict(error=checked)
+        effect = self.apply(envelope, checked.case, envelope.ts if time_ms is None else time_ms)
+        return LifecycleVerdict(**structs.asdict(effect), flags=checked.flags)
+
+
+def feed_all(life: CheckedLifecycle, *envelopes: Envelope) -> list[LifecycleVerdict]:
     return [life.feed(envelope) for envelope in envelopes]
 
 
-def life(**settings: Any) -> Lifecycle:
-    return Lifecycle(LifecycleSettings(**settings))
+def life(**settings: Any) -> CheckedLifecycle:
+    return CheckedLifecycle(LifecycleSettings(**settings))
 
 
 def code(verdict: LifecycleVerdict) -> str | None:

@@ -7,13 +7,13 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope, context
-from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.reasoning import ContextPlace
 from pellucid.envelopes.visibility import SpaceViewer, is_shown
-from tests.envelopes.life_kit import SENDERS, code, conversations, envelope_of, feed_all, flags, life
+from pellucid.errors import ErrorInfo
+from tests.envelopes.life_kit import SENDERS, CheckedLifecycle, code, conversations, envelope_of, feed_all, flags, life
 
 
-def deliver(space: Lifecycle, envelope: Envelope) -> tuple[Envelope, ContextPlace] | None:
+def deliver(space: CheckedLifecycle, envelope: Envelope) -> tuple[Envelope, ContextPlace] | None:
     """Feed an envelope; return it as the gateway stores it, or None if it is refused."""
     verdict = space.feed(envelope)
     audience = () if envelope.to else verdict.audience
@@ -27,7 +27,7 @@ def readers(stored: tuple[Envelope, ContextPlace] | None, *, advisory: bool = Fa
     return "".join(one.participant for one in viewers if is_shown(*stored, one))
 
 
-def private_context() -> Lifecycle:
+def private_context() -> CheckedLifecycle:
     """A space with the context `m1`, of a, for a and b."""
     space = life()
     assert readers(deliver(space, envelope_of("start", id="m1", by="a", to=["b"]))) == "ab"
@@ -70,8 +70,8 @@ def test_only_the_audience_contributes(kind: str) -> None:
     unknown = life().feed(envelope_of("cancel", "m1", by="c")).error
     assert unknown is not None
     assert refused.message == unknown.message.replace("reasoning/cancel", envelope.kind)
-    seen = space.check(envelope, sees=lambda readers: True).error
-    assert seen is not None
+    seen = space.check(envelope, sees=lambda readers: True)
+    assert isinstance(seen, ErrorInfo)
     assert seen.code == "not_in_audience"
 
 

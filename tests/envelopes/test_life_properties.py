@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope, context
-from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings
+from pellucid.envelopes.lifecycle import LifecycleSettings
 from pellucid.envelopes.reasoning import LifecycleState
 from tests.envelopes.envelope_kit import envelopes
-from tests.envelopes.life_kit import SENDERS, code, conversations, envelope_of, life
+from tests.envelopes.life_kit import SENDERS, CheckedLifecycle, code, conversations, envelope_of, life
 from tests.examples import by_circle
 
 settings = st.builds(
@@ -27,7 +27,7 @@ settings = st.builds(
 )
 
 
-def encoded_state(space: Lifecycle) -> bytes:
+def encoded_state(space: CheckedLifecycle) -> bytes:
     return msgspec.json.encode(space.state)
 
 
@@ -35,7 +35,7 @@ def encoded_state(space: Lifecycle) -> bytes:
 def test_replaying_accepted_envelopes_gives_the_same_state(
     conversation: list[Envelope], how: LifecycleSettings
 ) -> None:
-    space = Lifecycle(how)
+    space = CheckedLifecycle(how)
     accepted = []
     for envelope in conversation:
         before = encoded_state(space)
@@ -44,9 +44,9 @@ def test_replaying_accepted_envelopes_gives_the_same_state(
         else:
             assert encoded_state(space) == before, "what is refused changes nothing"
 
-    again = Lifecycle(how)
+    again = CheckedLifecycle(how)
     for envelope in accepted:
-        again.replay(envelope)
+        again.replay(envelope, envelope.ts)
     assert again.state == space.state
     assert encoded_state(again) == encoded_state(space), "in the same order"
 
@@ -55,14 +55,16 @@ def test_replaying_accepted_envelopes_gives_the_same_state(
 def test_a_restored_state_behaves_as_before(
     earlier: list[Envelope], later: list[Envelope], how: LifecycleSettings
 ) -> None:
-    space = Lifecycle(how)
+    space = CheckedLifecycle(how)
     for envelope in earlier:
         space.feed(envelope)
-    other = Lifecycle(how, msgspec.json.decode(encoded_state(space), type=LifecycleState))
+    other = CheckedLifecycle(how, msgspec.json.decode(encoded_state(space), type=LifecycleState))
 
     assert [other.feed(envelope) for envelope in later] == [space.feed(envelope) for envelope in later]
     assert other.state == space.state
-    assert [other.open_of(one) for one in SENDERS] == [space.open_of(one) for one in SENDERS]
+    assert [other.contexts.count_open_of(one) for one in SENDERS] == [
+        space.contexts.count_open_of(one) for one in SENDERS
+    ]
 
 
 @given(conversations())
@@ -141,12 +143,12 @@ def test_agents_with_their_own_contexts_do_not_disturb_each_other(
         assert [(envelope, alone.feed(envelope)) for envelope in prefixed] == [
             (envelope, verdict) for envelope, verdict in verdicts if envelope.id.startswith(f"{agent}-")
         ]
-        assert alone.open_of(agent) == together.open_of(agent)
+        assert alone.contexts.count_open_of(agent) == together.contexts.count_open_of(agent)
 
 
 @given(conversations(max_size=60), settings)
 def test_limits_hold_and_nothing_grows_without_bound(conversation: list[Envelope], how: LifecycleSettings) -> None:
-    space = Lifecycle(how)
+    space = CheckedLifecycle(how)
     for envelope in conversation:
         space.feed(envelope)
         state = space.state
@@ -157,7 +159,7 @@ def test_limits_hold_and_nothing_grows_without_bound(conversation: list[Envelope
         assert all(context.depth(path) <= context.MAX_DEPTH for table in tables for path in table)
         for sender in {envelope.sender, *SENDERS}:
             owned = [path for path, one in state.open.items() if one.owner == sender]
-            assert space.open_of(sender) == len(owned) <= how.max_open
+            assert space.contexts.count_open_of(sender) == len(owned) <= how.max_open
 
 
 def test_ended_contexts_leave_no_more_than_the_limits_allow() -> None:
@@ -184,12 +186,12 @@ def test_due_contexts_are_ended_by_the_gateway(conversation: list[Envelope], now
     for sender in SENDERS:
         for one in space.left_open_by(sender):
             space.feed(envelope_of("cancel", one.path, by=GATEWAY, reason="disconnect", ts=now))
-        assert space.open_of(sender) == 0
+        assert space.contexts.count_open_of(sender) == 0
 
 
 @given(st.lists(envelopes(), max_size=5), settings)
 def test_any_envelope_gets_a_verdict(conversation: list[Envelope], how: LifecycleSettings) -> None:
-    space = Lifecycle(how)
+    space = CheckedLifecycle(how)
     for envelope in conversation:
         verdict = space.feed(envelope)
         assert verdict.error is None or verdict.error.param

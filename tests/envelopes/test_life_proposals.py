@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from hypothesis import given
 
-from pellucid.envelopes import Envelope
+from pellucid.envelopes import Envelope, Flag
+from pellucid.envelopes.envelope import Sees
 from pellucid.envelopes.proposals import Proposal, Proposals
+from pellucid.errors import ErrorInfo
 from tests.envelopes.life_kit import conversations, envelope_of
 
 ASK: dict[str, Any] = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
 
 
-def proposals_with_one(**more: Any) -> Proposals:
-    proposals = Proposals()
+def proposals_with_one(**more: Any) -> CheckedProposals:
+    proposals = CheckedProposals()
     assert proposals.feed(envelope_of("proposal", id="p1", by="a", **(ASK | more))).changed == ("p1",)
     return proposals
 
 
-def _code(proposals: Proposals, envelope: Envelope) -> str | None:
+class CheckedProposals(Proposals):
+    """Proposals that are checked and applied, as in a space."""
+
+    def feed(self, envelope: Envelope, sees: Sees | None = None) -> ProposalVerdict:
+        error = self.refusal(envelope, sees)
+        return ProposalVerdict(error) if error is not None else ProposalVerdict(None, *self.apply(envelope, sees))
+
+
+class ProposalVerdict(NamedTuple):
+    error: ErrorInfo | None
+    flags: tuple[Flag, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+def _code(proposals: CheckedProposals, envelope: Envelope) -> str | None:
     error = proposals.feed(envelope).error
     return None if error is None else error.code
 
@@ -113,12 +129,12 @@ def test_only_the_proposer_reuses_an_id() -> None:
     assert _code(proposals, envelope_of("proposal", id="p1", by="a", **ASK)) is None
     proposals.feed(envelope_of("request", id="r1", by="b", about="p1", **ASK))
     assert _code(proposals, envelope_of("proposal", id="p1", by="a", **ASK)) is None
-    assert proposals.open()[0].id == "p1"
+    assert proposals.state["p1"].status == "open"
     assert proposals.feed(envelope_of("response", by="tools", about="r1")).changed == ()
 
 
 def test_settled_proposals_are_forgotten_before_open_ones() -> None:
-    proposals = Proposals(max_remembered=3)
+    proposals = CheckedProposals(max_remembered=3)
     for name in ("p0", "p1", "p2"):
         proposals.feed(envelope_of("proposal", id=name, by="a", **ASK))
     proposals.feed(envelope_of("request", id="r1", by="b", about="p1"))
@@ -129,7 +145,7 @@ def test_settled_proposals_are_forgotten_before_open_ones() -> None:
 
 
 def test_a_flood_of_proposals_displaces_those_of_its_sender() -> None:
-    proposals = Proposals(max_remembered=5)
+    proposals = CheckedProposals(max_remembered=5)
     proposals.feed(envelope_of("proposal", id="p1", by="a", **ASK))
     for number in range(20):
         proposals.feed(envelope_of("proposal", id=f"flood-{number}", by="b", **ASK))
@@ -138,7 +154,7 @@ def test_a_flood_of_proposals_displaces_those_of_its_sender() -> None:
 
 @given(conversations())
 def test_replaying_accepted_envelopes_gives_the_same_state(conversation: list[Envelope]) -> None:
-    proposals = Proposals()
+    proposals = CheckedProposals()
     accepted = []
     for envelope in conversation:
         before = msgspec.json.encode(proposals.state)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY
 from pellucid.envelopes.lifecycle import MOVES
-from pellucid.envelopes.reasoning import ContextStatus, EndedContext
+from pellucid.envelopes.reasoning import ContextStatus, EndedContext, NameSet
 from tests.cases import Cases
 from tests.envelopes.life_kit import code, envelope_of, feed_all, flags, life, seed_flow
 from tests.envelopes.seed_flows import FLOWS
@@ -251,9 +251,11 @@ def test_names_in_the_history_are_known() -> None:
     assert names[0].ids == {"old"}
     assert names[1].paths == {"tag/in", "tag"}
     assert names[2].ids == {"m4", "x", "y"}
-    assert code(space.feed(again, known_ids={"old"})) == "id_conflict"
-    assert code(space.feed(step, ended_paths={"tag"})) == "context_ended"
-    assert [flag.message for flag in space.feed(more, known_ids={"x"}).flags] == ["nothing in this space is called 'y'"]
+    assert code(space.feed(again, known=NameSet(frozenset({"old"})))) == "id_conflict"
+    assert code(space.feed(step, known=NameSet(paths=frozenset({"tag"})))) == "context_ended"
+    assert [flag.message for flag in space.feed(more, known=NameSet(frozenset({"x"}))).flags] == [
+        "nothing in this space is called 'y'"
+    ]
 
 
 def test_every_participant_contributes_unless_owner_only() -> None:
@@ -311,11 +313,11 @@ def test_the_number_of_open_contexts_is_limited() -> None:
             envelope_of("start", "m1", id="m2"),
             envelope_of("start", id="m3", by="b"),
         )
-        assert space.open_of("agent") == 2
+        assert space.contexts.count_open_of("agent") == 2
         assert code(space.feed(envelope_of("start", id="m4"))) == "too_many_contexts"
         feed_all(space, envelope_of("conclusion", "m1/m2"))
         assert space.feed(envelope_of("start", id="m5")).accepted
-        assert space.open_of("agent") == 2
+        assert space.contexts.count_open_of("agent") == 2
 
 
 def test_paths_have_at_most_five_segments() -> None:

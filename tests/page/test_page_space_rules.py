@@ -17,9 +17,10 @@ from typing import Any
 
 from pellucid.envelopes import Defaults, Envelope, EnvelopeError, close_codes, read
 from pellucid.envelopes.kinds import KINDS
-from pellucid.envelopes.lifecycle import MAX_TRIGGERS, Lifecycle
+from pellucid.envelopes.lifecycle import MAX_TRIGGERS
 from pellucid.envelopes.translate import write
 from pellucid.envelopes.tree import Tree, build_trees
+from tests.envelopes.life_kit import life
 from tests.envelopes.seed_flows import FLOWS
 
 SOURCE = Path(__file__).parents[2] / "ui" / "src" / "spaces"
@@ -87,10 +88,10 @@ def _with(envelope: Envelope, **changes: Any) -> Envelope:
 
 
 def _accepted(envelopes: list[Envelope]) -> list[Envelope]:
-    life, accepted = Lifecycle(), list[Envelope]()
+    lifecycle, accepted = life(), list[Envelope]()
     for envelope in envelopes:
         numbered = _with(envelope, seq=len(accepted) + 1)
-        if life.feed(numbered).accepted:
+        if lifecycle.feed(numbered).accepted:
             accepted.append(numbered)
     return accepted
 

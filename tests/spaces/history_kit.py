@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings, Mode
+from pellucid.envelopes.lifecycle import LifecycleSettings, Mode
 from pellucid.envelopes.visibility import SpaceView, SpaceViewer, is_shown
 from pellucid.spaces.history.history import History
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store
+from tests.envelopes.life_kit import CheckedLifecycle
 from tests.service_postgres import PostgresServer
 
 OWNER = "ann"
@@ -79,7 +80,7 @@ class SpaceLog:
 
 
 def accepted(envelopes: Iterable[Envelope], *, mode: Mode = "strict") -> list[StoredEnvelope]:
-    lifecycle = Lifecycle(LifecycleSettings(mode=mode))
+    lifecycle = CheckedLifecycle(LifecycleSettings(mode=mode))
     rows: list[StoredEnvelope] = []
     for envelope in envelopes:
         numbered = replace(envelope, seq=len(rows) + 1)

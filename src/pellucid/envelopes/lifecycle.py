@@ -1,8 +1,9 @@
 """The life cycle of contexts: which envelopes may stand in a context, and how they change it.
 
     life = Lifecycle(LifecycleSettings())
-    verdict = life.feed(envelope)             # every envelope of the space, in order
-    life.due(now)                             # silent contexts, which the gateway then cancels
+    checked = life.check(envelope)                        # every envelope of the space, in order
+    effect = life.apply(envelope, checked.case, time_ms)  # unless `checked` is an error
+    life.due(now)                                         # silent contexts, which the gateway then cancels
 
 The rules:
 
@@ -40,7 +41,7 @@ The tables are in `reasoning`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -50,13 +51,14 @@ from ..unicode import did_you_mean
 from . import context, kinds
 from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, Sees, is_id, refuse, sees_as
 from .reasoning import (
+    NO_NAMES,
     OTHER_SPACE_PREFIX,
     ContextPlace,
     ContextStatus,
     ContextTable,
     EndedContext,
+    LifecycleEffect,
     LifecycleState,
-    LifecycleVerdict,
     NameSet,
     ReasoningContext,
     reasoning_references,
@@ -113,13 +115,11 @@ class LifecycleCase(NamedTuple):
 
 
 class CheckedEnvelope(NamedTuple):
-    """What `Lifecycle.check` says of an envelope."""
+    """An envelope that may be applied."""
 
-    case: LifecycleCase | None
-    """None: its context is not valid."""
-    flags: tuple[Flag, ...] = ()
-    error: ErrorInfo | None = None
-    """Why it is refused."""
+    case: LifecycleCase
+    flags: tuple[Flag, ...]
+    """Remarks about it."""
 
 
 _ACTS: tuple[kinds.Act, ...] = ("start", "step", "conclusion", "cancel", "share", "message")
@@ -135,6 +135,8 @@ MOVES = {standing: dict(zip(_ACTS, moves, strict=True)) for standing, moves in _
 
 MAX_TRIGGERS = 16
 """How many of the ids to which a start correlates are remembered as its triggers."""
+MAX_AUDIENCE = 1_000
+"""Maximum number of participants in the audience of a context."""
 
 
 class Lifecycle:
@@ -147,95 +149,49 @@ class Lifecycle:
             self.state, max_implicit=chosen.max_implicit, max_ended=chosen.max_ended, max_ids=chosen.max_ids
         )
 
-    def feed(
-        self,
-        envelope: Envelope,
-        *,
-        time_ms: int | None = None,
-        known_ids: Container[str] = (),
-        ended_paths: Container[str] = (),
-        private_paths: Container[str] = (),
-    ) -> LifecycleVerdict:
-        """Check the next envelope, and apply it if it is accepted.
-
-        Args:
-            envelope: The envelope.
-            time_ms: When the gateway received it, in milliseconds since 1970. None: the envelope's own time, which its
-                sender sets.
-            known_ids: Which of the ids from `unknown_names` are ids of older envelopes.
-            ended_paths: Which of the paths from `unknown_names` are contexts that ended.
-            private_paths: Which of them had an audience. It is not remembered, so nothing is accepted there.
-        """
-        checked = self.check(envelope, known_ids=known_ids, ended_paths=ended_paths, private_paths=private_paths)
-        return self.apply(envelope, checked, time_ms=time_ms)
-
     def check(
-        self,
-        envelope: Envelope,
-        *,
-        known_ids: Container[str] = (),
-        ended_paths: Container[str] = (),
-        private_paths: Container[str] = (),
-        sees: Sees | None = None,
-    ) -> CheckedEnvelope:
-        """Return what `feed` would say of an envelope, for `apply`. Changes nothing.
+        self, envelope: Envelope, known: NameSet = NO_NAMES, sees: Sees | None = None
+    ) -> CheckedEnvelope | ErrorInfo:
+        """Classify the next envelope, or return why it is refused. Changes nothing.
 
         Args:
             envelope: The envelope.
-            known_ids: As for `feed`.
-            ended_paths: As for `feed`.
-            private_paths: As for `feed`.
+            known: Which of the names from `unknown_names` are those of older envelopes, and of contexts that ended.
+                The audience of one that had one is not remembered, so nothing is accepted there.
             sees: What its sender may read. None: what is for it and for everyone.
         """
         try:
             case = self._classify(envelope)
         except EnvelopeError as failure:
-            return CheckedEnvelope(None, error=failure.info)
-        sees = sees or sees_as(envelope.sender)
-        if (error := forbidden_error(envelope, case, self.settings, self.contexts, sees)) is not None:
-            return CheckedEnvelope(case, error=error)
+            return failure.info
+        if (error := self._forbidden_error(envelope, case, sees or sees_as(envelope.sender))) is not None:
+            return error
         if case.path and self.settings.has_audiences:
             for path in (case.path, *context.ancestors(case.path)):
-                if path in private_paths and self.contexts.get(path) is None:
-                    return CheckedEnvelope(case, error=_forgotten_error(path))
+                if path in known.private_paths and self.contexts.get(path) is None:
+                    return _forgotten_error(path)
         flags: list[Flag] = []
         if self.settings.mode != "off":
             checked = case
-            if (
-                case.path
-                and case.nearest is None
-                and any(path in ended_paths for path in (case.path, context.root(case.path)))
-            ):
+            if case.path and case.nearest is None and not known.paths.isdisjoint((case.path, context.root(case.path))):
                 checked = case._replace(standing="closed", move=MOVES["closed"][case.act])
-            if (error := rule_error(envelope, checked, self.settings, self.contexts, known_ids)) is not None:
+            if (error := self._rule_error(envelope, checked, known.ids)) is not None:
                 if self.settings.mode == "strict":
-                    return CheckedEnvelope(case, error=error)
+                    return error
                 flags.append(Flag(error.code or "lifecycle", error.message))
-            flags += collect_flags(envelope, checked, self.settings, self.contexts, known_ids)
+            flags += self._flags(envelope, checked, known.ids)
         return CheckedEnvelope(case, tuple(flags))
 
-    def apply(self, envelope: Envelope, checked: CheckedEnvelope, *, time_ms: int | None = None) -> LifecycleVerdict:
-        """Apply an envelope that was just checked, unless it is refused.
-
-        Args:
-            envelope: The envelope.
-            checked: What `check` said of it.
-            time_ms: As for `feed`.
-        """
-        if checked.case is None or checked.error is not None:
-            return LifecycleVerdict(error=checked.error)
-        return self._apply(envelope, checked.case, envelope.ts if time_ms is None else time_ms, checked.flags)
-
-    def replay(self, envelope: Envelope, *, time_ms: int | None = None) -> LifecycleVerdict:
-        """Apply an envelope that was accepted before. Nothing is refused or flagged."""
+    def replay(self, envelope: Envelope, time_ms: int) -> LifecycleEffect:
+        """Apply an envelope that was accepted before. Nothing is refused or flagged. Arguments as for `apply`."""
         try:
             case = self._classify(envelope)
         except EnvelopeError:
-            return LifecycleVerdict()
-        return self._apply(envelope, case, envelope.ts if time_ms is None else time_ms, ())
+            return LifecycleEffect()
+        return self.apply(envelope, case, time_ms)
 
     def unknown_names(self, envelope: Envelope) -> NameSet:
-        """Return the names that only the history knows, for `known_ids` and `ended_paths` of `feed`."""
+        """Return the names that only the history knows, for `check`."""
         ids = {name for name in referenced_ids(envelope) if not self.contexts.knows(name)}
         if envelope.kind == kinds.START and not self.contexts.knows(envelope.id):
             ids.add(envelope.id)
@@ -246,7 +202,7 @@ class Lifecycle:
         return NameSet(frozenset(ids), frozenset(paths))
 
     def due(self, now: int) -> tuple[ReasoningContext, ...]:
-        """Return the contexts that fell silent. The gateway abandons each by a cancel, which is fed like any envelope.
+        """Return the contexts that fell silent. The gateway abandons each by a cancel, an envelope like any other.
 
         None of them stands inside another one, because the end of the outer context ends the inner one.
 
@@ -261,10 +217,6 @@ class Lifecycle:
     def left_open_by(self, participant: str) -> tuple[ReasoningContext, ...]:
         """Return the contexts that an absent participant left open. They are abandoned like those that are due."""
         return _outermost(self.state.open[path] for path in self.contexts.open_of(participant))
-
-    def open_of(self, participant: str) -> int:
-        """Return the number of its open contexts."""
-        return self.contexts.count_open_of(participant)
 
     # Classification.
 
@@ -300,9 +252,14 @@ class Lifecycle:
 
     # Effects.
 
-    def _apply(
-        self, envelope: Envelope, case: LifecycleCase, time_ms: int, flags: tuple[Flag, ...]
-    ) -> LifecycleVerdict:
+    def apply(self, envelope: Envelope, case: LifecycleCase, time_ms: int) -> LifecycleEffect:
+        """Apply an envelope that was just checked.
+
+        Args:
+            envelope: The envelope.
+            case: How `check` classified it.
+            time_ms: When the gateway received it, in milliseconds since 1970.
+        """
         ended: tuple[EndedContext, ...] = ()
         links = self._link(envelope, case)
         owned = case.nearest_started or case.nearest
@@ -330,7 +287,7 @@ class Lifecycle:
             self.contexts.touch(case.path, time_ms)
         self.contexts.remember(envelope)
         audience = case.private.audience if case.private is not None else ()
-        return LifecycleVerdict(place=place, flags=flags, ended=ended, links=links, audience=audience)
+        return LifecycleEffect(place=place, ended=ended, links=links, audience=audience)
 
     def _open(self, envelope: Envelope, path: str, time_ms: int) -> None:
         named, template = envelope.payload.get("triggered_by"), envelope.payload.get("template")
@@ -383,6 +340,183 @@ class Lifecycle:
                 break
         return tuple(links)
 
+    # Checks. They change nothing.
+
+    def _forbidden_error(self, envelope: Envelope, case: LifecycleCase, sees: Sees) -> ErrorInfo | None:
+        """Return the violation of a rule that holds in every mode, or None."""
+        started, sender = case.nearest_started, envelope.sender
+        if self.settings.has_audiences and (error := self._audience_error(envelope, case, sees)) is not None:
+            return error
+        if (
+            self.settings.owner_only
+            and started is not None
+            and started.owner != sender
+            and case.act not in ("message", "cancel")
+        ):
+            return refuse(
+                "owner_only",
+                f"context {started.path!r} is {started.owner!r}'s, and only its starter may reason in it here; "
+                "reason in a context of your own, or send a chat",
+                kind="forbidden",
+                param="context",
+            )
+        if case.opens and self.contexts.count_open_of(sender) >= self.settings.max_open:
+            return refuse(
+                "too_many_contexts",
+                f"{sender!r} has {self.settings.max_open} contexts open, the maximum: conclude or cancel one first",
+                kind="too_many_requests",
+                param="context",
+            )
+        return None
+
+    def _audience_error(self, envelope: Envelope, case: LifecycleCase, sees: Sees) -> ErrorInfo | None:
+        """Return the violation of rule 11, or None."""
+        private, sender = case.private, envelope.sender
+        if private is None:
+            if case.move == "share":
+                return refuse(
+                    "no_audience", f"context {case.path!r} is for everyone, and needs no addition", param="context"
+                )
+            return None
+        if sender != GATEWAY and sender not in private.audience:
+            if not sees(private.audience):
+                return _unknown_context_error(envelope, envelope.context)
+            return refuse(
+                "not_in_audience",
+                f"context {private.path!r} was opened for others; only {private.owner!r} can add you, with "
+                f"{kinds.SHARE}",
+                kind="forbidden",
+                param="context",
+            )
+        allowed, named, param = private.audience, envelope.to, "to"
+        if case.move == "share":
+            if sender != private.owner:
+                return refuse(
+                    "not_owner",
+                    f"context {private.path!r} is {private.owner!r}'s, who alone adds participants to its audience",
+                    kind="forbidden",
+                    param="context",
+                )
+            if envelope.to:
+                return refuse(
+                    "invalid_value", f"to: a {kinds.SHARE} is for the whole audience; leave it out", param="to"
+                )
+            added = added_participants(envelope)
+            if len({*private.audience, *added}) > MAX_AUDIENCE:
+                return refuse(
+                    "too_many_participants",
+                    f"an audience has at most {MAX_AUDIENCE} participants; a context without `to` is for everyone",
+                    param="payload.participants",
+                )
+            outer = self.contexts.audience(parent) if (parent := context.parent(private.path)) is not None else None
+            if outer is None:
+                return None
+            private, allowed, named, param = outer, outer.audience, added, "payload.participants"
+        if outside := [one for one in named if one not in allowed and one != GATEWAY]:
+            return refuse(
+                "not_in_audience",
+                f"{param}: {_join_names(outside)} {'is' if len(outside) == 1 else 'are'} not in the audience of "
+                f"context {private.path!r}; {private.owner!r} can add participants with {kinds.SHARE}",
+                kind="forbidden",
+                param=param,
+            )
+        return None
+
+    def _rule_error(self, envelope: Envelope, case: LifecycleCase, known_ids: Collection[str]) -> ErrorInfo | None:
+        """Return the violation of the table of moves, or of the rules of names and templates, or None."""
+        if case.move == "wrong":
+            return _misplaced_error(envelope, case)
+        if case.opens is not None:
+            return self._name_taken_error(envelope, case.opens, known_ids) or self._unknown_template_error(envelope)
+        return self._step_order_error(envelope, case) if case.act == "step" else None
+
+    def _flags(self, envelope: Envelope, case: LifecycleCase, known_ids: Collection[str]) -> list[Flag]:
+        """Return remarks about an envelope that is accepted.
+
+        Everyone who may read the envelope sees them, so they quote nothing from other envelopes.
+        """
+        flags: list[Flag] = []
+        if unknown := [
+            name for name in referenced_ids(envelope) if not (self.contexts.knows(name) or name in known_ids)
+        ]:
+            flags.append(Flag("unknown_reference", f"nothing in this space is called {_join_names(unknown)}"))
+        if case.move == "imply" and case.act == "step" and case.nearest_started is None:
+            flags.append(Flag("not_started", f"no start opened context {case.path!r}: it is an implicit one"))
+        if case.move == "late":
+            flags.append(Flag("after_end", f"context {case.path!r} has ended"))
+        record = case.nearest
+        if case.move in ("conclude", "close") and record is not None and not record.implicit:
+            if record.owner != envelope.sender:
+                flags.append(
+                    Flag("not_owner", f"context {record.path!r} is concluded by a participant who is not its owner")
+                )
+            audience = self.contexts.audience(record.path)
+            # Those with an audience of their own do not exist for others.
+            open_inside = [
+                one for one in self.contexts.open_inside(record.path) if self.contexts.audience(one.path) is audience
+            ]
+            if case.move == "conclude" and (left := len(open_inside)):
+                inside = "a context inside it is" if left == 1 else f"{left} contexts inside it are"
+                flags.append(Flag("left_open", f"{inside} not concluded before it"))
+            steps = self.settings.templates.get(record.template or "", ())
+            if missing := steps[record.step :]:
+                flags.append(
+                    Flag(
+                        "steps_missing",
+                        f"steps of the template {record.template!r} that were not taken: {_join_names(missing)}",
+                    )
+                )
+        return flags
+
+    def _name_taken_error(self, envelope: Envelope, opens: str, known_ids: Collection[str]) -> ErrorInfo | None:
+        for name in (opens, envelope.id):
+            if self.contexts.by_name(name) is not None:
+                return refuse(
+                    "id_conflict",
+                    f"{name!r} already means another context: a start needs an id and a label that are new in "
+                    "this space",
+                    param="id" if name == envelope.id else "context",
+                )
+        if envelope.id in self.contexts.state.recent or envelope.id in known_ids:
+            return refuse(
+                "id_conflict",
+                f"id {envelope.id!r} belongs to another message, and the id of a start names its context: use one that "
+                "is new in this space",
+                param="id",
+            )
+        return None
+
+    def _unknown_template_error(self, envelope: Envelope) -> ErrorInfo | None:
+        name = envelope.payload.get("template")
+        if not isinstance(name, str) or name in self.settings.templates:
+            return None
+        return refuse(
+            "unknown_template",
+            f"this space has no template {name!r}; {did_you_mean(name, self.settings.templates)}",
+            param="payload.template",
+        )
+
+    def _step_order_error(self, envelope: Envelope, case: LifecycleCase) -> ErrorInfo | None:
+        record, named = case.nearest, envelope.payload.get("step")
+        steps = self.settings.templates.get(record.template or "", ()) if record is not None else ()
+        if record is None or not steps or not isinstance(named, str):
+            return None
+        if named not in steps:
+            return refuse(
+                "unknown_step",
+                f"{named!r} is not a step of the template {record.template!r}, whose steps are {', '.join(steps)}",
+                param="payload.step",
+            )
+        # The last step may be taken again, because a step may have more than one thought.
+        if steps.index(named) + 1 not in (record.step, record.step + 1):
+            due = " or ".join(repr(step) for step in steps[max(record.step - 1, 0) : record.step + 1])
+            return refuse(
+                "step_out_of_order",
+                f"{named!r} is not the next step of the template {record.template!r}: {due} is",
+                param="payload.step",
+            )
+        return None
+
 
 def _outermost(records: Iterable[ReasoningContext]) -> tuple[ReasoningContext, ...]:
     """Leave out the contexts that stand inside another one of them."""
@@ -392,156 +526,10 @@ def _outermost(records: Iterable[ReasoningContext]) -> tuple[ReasoningContext, .
     )
 
 
-# --- checks; they do not change a context
-
-
-def forbidden_error(
-    envelope: Envelope, case: LifecycleCase, settings: LifecycleSettings, contexts: ContextTable, sees: Sees
-) -> ErrorInfo | None:
-    """Return the violation of a rule that holds in every mode, or None."""
-    started, sender = case.nearest_started, envelope.sender
-    if settings.has_audiences and (error := _audience_error(envelope, case, contexts, sees)) is not None:
-        return error
-    if (
-        settings.owner_only
-        and started is not None
-        and started.owner != sender
-        and case.act not in ("message", "cancel")
-    ):
-        return refuse(
-            "owner_only",
-            f"context {started.path!r} is {started.owner!r}'s, and only its starter may reason in it here; "
-            "reason in a context of your own, or send a chat",
-            kind="forbidden",
-            param="context",
-        )
-    if case.opens and contexts.count_open_of(sender) >= settings.max_open:
-        return refuse(
-            "too_many_contexts",
-            f"{sender!r} has {settings.max_open} contexts open, the maximum: conclude or cancel one first",
-            kind="too_many_requests",
-            param="context",
-        )
-    return None
-
-
-MAX_AUDIENCE = 1_000
-"""Maximum number of participants in the audience of a context."""
-
-
 def added_participants(envelope: Envelope) -> tuple[str, ...]:
     """Return the participants that a `reasoning/share` adds to an audience."""
     added = envelope.payload.get("participants")
     return tuple(one for one in added if is_id(one)) if isinstance(added, list | tuple) else ()
-
-
-def _audience_error(envelope: Envelope, case: LifecycleCase, contexts: ContextTable, sees: Sees) -> ErrorInfo | None:
-    """Return the violation of rule 11, or None."""
-    private, sender = case.private, envelope.sender
-    if private is None:
-        if case.move == "share":
-            return refuse(
-                "no_audience", f"context {case.path!r} is for everyone, and needs no addition", param="context"
-            )
-        return None
-    if sender != GATEWAY and sender not in private.audience:
-        if not sees(private.audience):
-            return _unknown_context_error(envelope, envelope.context)
-        return refuse(
-            "not_in_audience",
-            f"context {private.path!r} was opened for others; only {private.owner!r} can add you, with {kinds.SHARE}",
-            kind="forbidden",
-            param="context",
-        )
-    allowed, named, param = private.audience, envelope.to, "to"
-    if case.move == "share":
-        if sender != private.owner:
-            return refuse(
-                "not_owner",
-                f"context {private.path!r} is {private.owner!r}'s, who alone adds participants to its audience",
-                kind="forbidden",
-                param="context",
-            )
-        if envelope.to:
-            return refuse("invalid_value", f"to: a {kinds.SHARE} is for the whole audience; leave it out", param="to")
-        added = added_participants(envelope)
-        if len({*private.audience, *added}) > MAX_AUDIENCE:
-            return refuse(
-                "too_many_participants",
-                f"an audience has at most {MAX_AUDIENCE} participants; a context without `to` is for everyone",
-                param="payload.participants",
-            )
-        outer = contexts.audience(parent) if (parent := context.parent(private.path)) is not None else None
-        if outer is None:
-            return None
-        private, allowed, named, param = outer, outer.audience, added, "payload.participants"
-    if outside := [one for one in named if one not in allowed and one != GATEWAY]:
-        return refuse(
-            "not_in_audience",
-            f"{param}: {_join_names(outside)} {'is' if len(outside) == 1 else 'are'} not in the audience of context "
-            f"{private.path!r}; {private.owner!r} can add participants with {kinds.SHARE}",
-            kind="forbidden",
-            param=param,
-        )
-    return None
-
-
-def rule_error(
-    envelope: Envelope,
-    case: LifecycleCase,
-    settings: LifecycleSettings,
-    contexts: ContextTable,
-    known_ids: Container[str],
-) -> ErrorInfo | None:
-    """Return the violation of the table of moves, or of the rules of names and templates, or None."""
-    if case.move == "wrong":
-        return _misplaced_error(envelope, case)
-    if case.opens is not None:
-        return _name_taken_error(envelope, case.opens, contexts, known_ids) or _unknown_template_error(
-            envelope, settings
-        )
-    return _step_order_error(envelope, case, settings) if case.act == "step" else None
-
-
-def collect_flags(
-    envelope: Envelope,
-    case: LifecycleCase,
-    settings: LifecycleSettings,
-    contexts: ContextTable,
-    known_ids: Container[str],
-) -> list[Flag]:
-    """Return remarks about an envelope that is accepted.
-
-    Everyone who may read the envelope sees them, so they quote nothing from other envelopes.
-    """
-    flags: list[Flag] = []
-    if unknown := [name for name in referenced_ids(envelope) if not (contexts.knows(name) or name in known_ids)]:
-        flags.append(Flag("unknown_reference", f"nothing in this space is called {_join_names(unknown)}"))
-    if case.move == "imply" and case.act == "step" and case.nearest_started is None:
-        flags.append(Flag("not_started", f"no start opened context {case.path!r}: it is an implicit one"))
-    if case.move == "late":
-        flags.append(Flag("after_end", f"context {case.path!r} has ended"))
-    record = case.nearest
-    if case.move in ("conclude", "close") and record is not None and not record.implicit:
-        if record.owner != envelope.sender:
-            flags.append(
-                Flag("not_owner", f"context {record.path!r} is concluded by a participant who is not its owner")
-            )
-        audience = contexts.audience(record.path)
-        # Those with an audience of their own do not exist for others.
-        open_inside = [one for one in contexts.open_inside(record.path) if contexts.audience(one.path) is audience]
-        if case.move == "conclude" and (left := len(open_inside)):
-            inside = "a context inside it is" if left == 1 else f"{left} contexts inside it are"
-            flags.append(Flag("left_open", f"{inside} not concluded before it"))
-        steps = settings.templates.get(record.template or "", ())
-        if missing := steps[record.step :]:
-            flags.append(
-                Flag(
-                    "steps_missing",
-                    f"steps of the template {record.template!r} that were not taken: {_join_names(missing)}",
-                )
-            )
-    return flags
 
 
 def referenced_ids(envelope: Envelope) -> tuple[str, ...]:
@@ -593,59 +581,6 @@ def _forgotten_error(path: str) -> ErrorInfo:
         "another one",
         param="context",
     )
-
-
-def _name_taken_error(
-    envelope: Envelope, opens: str, contexts: ContextTable, known_ids: Container[str]
-) -> ErrorInfo | None:
-    for name in (opens, envelope.id):
-        if contexts.by_name(name) is not None:
-            return refuse(
-                "id_conflict",
-                f"{name!r} already means another context: a start needs an id and a label that are new in this space",
-                param="id" if name == envelope.id else "context",
-            )
-    if envelope.id in contexts.state.recent or envelope.id in known_ids:
-        return refuse(
-            "id_conflict",
-            f"id {envelope.id!r} belongs to another message, and the id of a start names its context: use one that is "
-            "new in this space",
-            param="id",
-        )
-    return None
-
-
-def _unknown_template_error(envelope: Envelope, settings: LifecycleSettings) -> ErrorInfo | None:
-    name = envelope.payload.get("template")
-    if not isinstance(name, str) or name in settings.templates:
-        return None
-    return refuse(
-        "unknown_template",
-        f"this space has no template {name!r}; {did_you_mean(name, settings.templates)}",
-        param="payload.template",
-    )
-
-
-def _step_order_error(envelope: Envelope, case: LifecycleCase, settings: LifecycleSettings) -> ErrorInfo | None:
-    record, named = case.nearest, envelope.payload.get("step")
-    steps = settings.templates.get(record.template or "", ()) if record is not None else ()
-    if record is None or not steps or not isinstance(named, str):
-        return None
-    if named not in steps:
-        return refuse(
-            "unknown_step",
-            f"{named!r} is not a step of the template {record.template!r}, whose steps are {', '.join(steps)}",
-            param="payload.step",
-        )
-    # The last step may be taken again, because a step may have more than one thought.
-    if steps.index(named) + 1 not in (record.step, record.step + 1):
-        due = " or ".join(repr(step) for step in steps[max(record.step - 1, 0) : record.step + 1])
-        return refuse(
-            "step_out_of_order",
-            f"{named!r} is not the next step of the template {record.template!r}: {due} is",
-            param="payload.step",
-        )
-    return None
 
 
 def _join_names(names: list[str] | tuple[str, ...]) -> str:

@@ -1,7 +1,8 @@
 """Proposals: a participant proposes an action, and a participant who may do it fulfils or rejects it.
 
     proposals = Proposals()
-    verdict = proposals.feed(envelope)        # every envelope that passed the other checks, in order
+    error = proposals.refusal(envelope, sees)             # why an envelope is refused, or None
+    flags, changed = proposals.apply(envelope, sees)      # every accepted envelope, in order
 
 The rules:
 
@@ -65,20 +66,6 @@ class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
         return readers_of(self.proposer, self.to)
 
 
-class ProposalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The effect of an envelope on the proposals."""
-
-    error: ErrorInfo | None = None
-    flags: tuple[Flag, ...] = ()
-    changed: tuple[str, ...] = ()
-    """Ids of the proposals that changed."""
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the envelope was accepted."""
-        return self.error is None
-
-
 class Proposals:
     """The proposals of one space. `state` can be stored and passed in again."""
 
@@ -91,24 +78,23 @@ class Proposals:
             if one.status == "fulfilled" and one.settled_by is not None:
                 self._fulfilled_by.setdefault(one.settled_by, set()).add(one.id)
 
-    def feed(self, envelope: Envelope, sees: Sees | None = None) -> ProposalVerdict:
-        """Apply the next envelope. Most envelopes have no effect.
+    def apply(self, envelope: Envelope, sees: Sees | None = None) -> tuple[tuple[Flag, ...], tuple[str, ...]]:
+        """Apply an accepted envelope. Most envelopes have no effect.
 
         Args:
             envelope: The envelope.
             sees: What its sender may read. None: what is for it and for everyone.
+
+        Returns:
+            Remarks about it, and the ids of the proposals that changed.
         """
-        if (error := self.refusal(envelope, sees)) is not None:
-            return ProposalVerdict(error=error)
-        if not envelope.correlation_id:
-            return ProposalVerdict(changed=self.replay(envelope))
         named = self._named_proposals(envelope, sees)
         flags = tuple(
             Flag("differs", f"it requests something else than {one.id!r} proposed")
             for one in named
             if envelope.kind == kinds.REQUEST and (one.method, one.tool) != _method_and_tool(envelope)
         )
-        return ProposalVerdict(flags=flags, changed=self.replay(envelope, {one.id for one in named}))
+        return flags, self.replay(envelope, {one.id for one in named})
 
     def replay(self, envelope: Envelope, changed: Container[str] = ()) -> tuple[str, ...]:
         """Apply an envelope that was accepted before.
@@ -142,10 +128,6 @@ class Proposals:
                 self._fulfilled_by.setdefault(envelope.id, set()).add(one.id)
         return tuple(one.id for one in proposals)
 
-    def open(self) -> tuple[Proposal, ...]:
-        """Return the open proposals, the oldest first."""
-        return tuple(one for one in self.state.values() if one.status == "open")
-
     def _named_proposals(self, envelope: Envelope, sees: Sees | None) -> list[Proposal]:
         """Return the proposals to which the envelope correlates, of those that its sender may read."""
         sees = sees or sees_as(envelope.sender)
@@ -154,7 +136,7 @@ class Proposals:
         ]
 
     def refusal(self, envelope: Envelope, sees: Sees | None = None) -> ErrorInfo | None:
-        """Return why `feed` would refuse the envelope; None if it would not. Changes nothing."""
+        """Return why an envelope is refused; None if it is not. Changes nothing. Arguments are those of `apply`."""
         if envelope.kind == kinds.PROPOSAL:
             earlier = self.state.get(envelope.id)
             if earlier is None or earlier.status != "open" or earlier.proposer == envelope.sender:

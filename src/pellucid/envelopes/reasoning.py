@@ -1,4 +1,4 @@
-"""The stored state of a space's contexts, and the result of a `Lifecycle` for one envelope (`LifecycleVerdict`).
+"""The stored state of a space's contexts, and the effect of one envelope on them (`LifecycleEffect`).
 
 `LifecycleState` has one `ReasoningContext` for each context. It is plain data: it can be compared, and goes through
 JSON unchanged. `ContextTable` adds indexes that can be derived from it, by name and by trigger. The rules of the life
@@ -14,9 +14,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ..errors import ErrorInfo
 from . import context
-from .envelope import Envelope, Flag
+from .envelope import Envelope
 
 ContextStatus: TypeAlias = Literal["open", "concluded", "cancelled", "abandoned"]
 
@@ -255,24 +254,16 @@ class EndedContext(msgspec.Struct, frozen=True):
     status: ContextStatus
 
 
-class LifecycleVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The effect of an envelope on the contexts: its place, what it ended and answers, and what is wrong with it."""
+class LifecycleEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of an accepted envelope on the contexts: its place, and what it ended and answers."""
 
     place: ContextPlace = ContextPlace()
-    error: ErrorInfo | None = None
-    """Why it was refused."""
-    flags: tuple[Flag, ...] = ()
     ended: tuple[EndedContext, ...] = ()
     """The contexts that it ended, the outermost first."""
     links: tuple[str, ...] = ()
     """Paths of the contexts that it comes out of: it is their answer, or they led to it."""
     audience: tuple[str, ...] = ()
     """The audience of its context. Empty: everyone."""
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the envelope was accepted."""
-        return self.error is None
 
 
 class NameSet(msgspec.Struct, frozen=True):
@@ -282,6 +273,9 @@ class NameSet(msgspec.Struct, frozen=True):
     paths: frozenset[str] = frozenset()
     private_paths: frozenset[str] = frozenset()
     """Paths that stand for contexts with an audience."""
+
+
+NO_NAMES = NameSet()
 
 
 # --- references

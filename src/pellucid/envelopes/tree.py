@@ -97,22 +97,22 @@ class _TreeBuilder:
 
     def add(self, envelope: Envelope) -> None:
         """Add the next envelope."""
-        verdict = self._lifecycle.replay(envelope)
-        visible = self._is_visible is None or self._is_visible(envelope, verdict.place)
-        for linked in verdict.links:
+        effect = self._lifecycle.replay(envelope, envelope.ts)
+        visible = self._is_visible is None or self._is_visible(envelope, effect.place)
+        for linked in effect.links:
             if visible and (origin := self._by_path.get(linked)) is not None:
                 origin.led_to += (envelope.id,)
-        path = verdict.place.path
+        path = effect.place.path
         if path is None:
             return
-        tree = self._open_tree(path, envelope) if verdict.place.role == "opens" else self._nearest(path)
+        tree = self._open_tree(path, envelope) if effect.place.role == "opens" else self._nearest(path)
         if tree is None:
             tree = self._attach(Tree(path=path, owner=envelope.sender))
         if not visible:
             return
         if envelope.sender not in tree.participants:
             tree.participants += (envelope.sender,)
-        if verdict.place.role == "opens" and envelope.kind == kinds.START:
+        if effect.place.role == "opens" and envelope.kind == kinds.START:
             tree.start = envelope
             return
         tree.steps.append(TreeStep(envelope=envelope))

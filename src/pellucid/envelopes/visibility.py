@@ -74,7 +74,7 @@ def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer) -> bo
 
     Args:
         envelope: The envelope.
-        place: Its place, from its `LifecycleVerdict`.
+        place: Its place, from its `LifecycleEffect`.
         viewer: Who reads.
     """
     me = viewer.participant

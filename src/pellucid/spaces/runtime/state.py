@@ -38,7 +38,7 @@ from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings, added_participants
 from ...envelopes.mcp import CANCELLED
 from ...envelopes.proposals import Proposal, Proposals
-from ...envelopes.reasoning import EndedContext, NameSet
+from ...envelopes.reasoning import NO_NAMES, EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
 from ...envelopes.streams import Membership, Stream, Streams, structure_of
@@ -127,8 +127,6 @@ _ANSWERS = frozenset({kinds.RESPONSE, kinds.WITHDRAW, kinds.REJECT})
 
 READ_REASONING = "reasoning/read"
 OBSERVE = "space/observe"
-
-NO_NAMES = NameSet()
 
 
 class ConfiguredAccess(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -235,35 +233,33 @@ class SpaceState:
             and (error := self.streams.check(envelope, self._membership(), sees)) is not None
         ):
             return Judgement(error=error)
-        checked = self.lifecycle.check(
-            envelope, known_ids=known.ids, ended_paths=known.paths, private_paths=known.private_paths, sees=sees
-        )
-        if checked.error is not None:
-            return Judgement(error=checked.error)
+        checked = self.lifecycle.check(envelope, known, sees)
+        if isinstance(checked, ErrorInfo):
+            return Judgement(error=checked)
         ruling = self.ledger.apply(envelope, decision)
         if ruling.refusal is not None:
             return Judgement(error=ruling.refusal)
-        verdict = self.lifecycle.apply(envelope, checked, time_ms=time_ms)
-        if not envelope.to and (audience := verdict.audience or self._inherited_readers(envelope, sees)):
+        effect = self.lifecycle.apply(envelope, checked.case, time_ms)
+        if not envelope.to and (audience := effect.audience or self._inherited_readers(envelope, sees)):
             envelope = replace(envelope, audience=audience)
-        proposal_verdict = self.proposals.feed(envelope, sees)
-        self._apply_talk(envelope, verdict.place.path, time_ms)
+        proposal_flags, changed_proposals = self.proposals.apply(envelope, sees)
+        self._apply_talk(envelope, effect.place.path, time_ms)
         self.requests.apply(envelope)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
-        flags = [*verdict.flags, *proposal_verdict.flags, *response_verdict.flags]
+        flags = [*checked.flags, *proposal_flags, *response_verdict.flags]
         if unknown:
             flags.append(Flag("target_not_found", f"{param}: {_describe_unknown(unknown)}"))
         note = Note(
             flags=tuple(flags),
-            ended=verdict.ended,
-            links=verdict.links,
-            proposals=proposal_verdict.changed,
+            ended=effect.ended,
+            links=effect.links,
+            proposals=changed_proposals,
             by=ruling.decision.by,
             source=ruling.decision.source,
             redacted=redacted,
             meaning=_erasure_safe_payload(envelope),
         )
-        return Judgement(StoredEnvelope(envelope, time_ms, verdict.place, note.dump()), changes)
+        return Judgement(StoredEnvelope(envelope, time_ms, effect.place, note.dump()), changes)
 
     def replay(self, stored: StoredEnvelope) -> tuple[RightsChange, ...]:
         """Apply an envelope that was accepted before."""
@@ -271,10 +267,10 @@ class SpaceState:
         if envelope.is_erased and (meaning := read_note(stored.note).meaning):
             envelope = replace(envelope, payload=meaning)
         changes = self.ledger.replay(envelope)
-        verdict = self.lifecycle.replay(envelope, time_ms=stored.at)
+        effect = self.lifecycle.replay(envelope, stored.at)
         settles = envelope.correlation_id and kinds.kind_of(envelope.kind).proposal_status
         self.proposals.replay(envelope, read_note(stored.note).proposals if settles else ())
-        self._apply_talk(envelope, verdict.place.path, stored.at)
+        self._apply_talk(envelope, effect.place.path, stored.at)
         self.requests.apply(envelope)
         return (*changes, *self._fold(envelope, stored.at))
 
@@ -291,7 +287,7 @@ class SpaceState:
             elif envelope.kind == kinds.CONFIGURED:
                 changes = self._apply_configuration(envelope.payload)
         if self.away_since and envelope.family == "reasoning":
-            for one in [one for one in self.away_since if not self.lifecycle.open_of(one)]:
+            for one in [one for one in self.away_since if not self.lifecycle.contexts.count_open_of(one)]:
                 del self.away_since[one]
         return changes
 
@@ -305,7 +301,7 @@ class SpaceState:
             self.away_since.pop(name, None)
         elif payload.get("event") == "leave":
             self.present_since.pop(name, None)
-            if self.lifecycle.open_of(name):
+            if self.lifecycle.contexts.count_open_of(name):
                 self.away_since[name] = time_ms
 
     def _apply_configuration(self, payload: Mapping[str, Any]) -> tuple[RightsChange, ...]:

@@ -38,7 +38,7 @@ from msgspec.structs import replace
 from ...envelopes import GATEWAY, Envelope, gateway_messages, kinds
 from ...envelopes.envelope import refuse
 from ...envelopes.grants import ParticipantInvited, RightsChange
-from ...envelopes.reasoning import NameSet
+from ...envelopes.reasoning import NO_NAMES, NameSet
 from ...errors import ErrorInfo, PellucidError
 from ...storage import Append, AppendConflict, SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant
 from ...storage.errors import IdsExist, StoreUnavailable
@@ -199,7 +199,7 @@ class WriteBatch:
         """
         payload = self._state.configuration_change(configuration.access)
         if payload is not None:
-            self._accept(configuration.to_envelope(payload, self._at), NameSet())
+            self._accept(configuration.to_envelope(payload, self._at), NO_NAMES)
         new: dict[tuple[str, str], StoredEnvelope] = {}
         for request in requests:
             envelope = request.envelope if request.make is None else request.make(self._state, self._at)
@@ -226,7 +226,7 @@ class WriteBatch:
             if stored is not None:
                 new[key] = stored
                 for notice in self._state.talk_notices(stored):
-                    self._accept(notice, NameSet())
+                    self._accept(notice, NO_NAMES)
 
     def _accept(
         self, envelope: Envelope, known: NameSet, redacted: tuple[str, ...] = (), address: str = ""
