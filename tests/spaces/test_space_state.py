@@ -264,6 +264,30 @@ def test_a_request_about_a_proposal_of_others_is_only_a_request() -> None:
     assert state.proposals.state["p-1"].status == "rejected"
 
 
+def test_a_dump_between_a_stream_request_and_its_opening_loses_nothing() -> None:
+    """A replica that reads the log page by page makes one there."""
+    state, log = SpaceState(SpaceSettings()), list[StoredEnvelope]()
+    access = ConfiguredAccess(always=(), participants={name: CAPABILITIES["ada"] for name in ("ada", "bob")})
+    configured = configuration_envelope(state, access)
+    assert configured is not None
+    request = Envelope(id="r", ts=0, sender="ada", to=("bob",), kind=kinds.STREAM_REQUEST)
+    for envelope in (configured, gateway_messages.presence("p", 0, "join", Present("ada")), request):
+        judged = state.judge(envelope, 1)
+        assert judged.stored is not None
+        log.append(judged.stored)
+    reader = SpaceState(SpaceSettings())
+    for stored in log:
+        reader.replay(stored)
+    (opening,) = state.stream_follow_ups(log[-1].envelope, ())
+    opened = state.judge(msgspec.structs.replace(opening, id="o"), 1).stored
+    assert opened is not None
+    restored = SpaceState.load(SpaceSettings(), reader.dump())
+    restored.replay(opened)
+    (stream,) = restored.streams.state.values()
+    assert stream.requested_to == ("bob",)
+    assert restored.dump() == state.dump()
+
+
 def test_an_unchanged_configuration_is_stored_once() -> None:
     state = SpaceState(SpaceSettings())
     wanted = ConfiguredAccess(always=("chat",), participants={"ada": ("*",)}, templates={"t": ("one", "two")})

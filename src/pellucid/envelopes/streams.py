@@ -108,10 +108,12 @@ class Membership(NamedTuple):
 class Streams:
     """The open streams of a space, by id."""
 
-    def __init__(self, state: Mapping[str, Stream] | None = None) -> None:
+    def __init__(
+        self, state: Mapping[str, Stream] | None = None, pending: tuple[str, tuple[str, ...]] | None = None
+    ) -> None:
         self.state: dict[str, Stream] = dict(state or {})
-        self._request: Envelope | None = None
-        """The newest request. The `stream/open` is the next envelope."""
+        self.pending = pending
+        """The id and the recipients of the newest request, until its `stream/open`, which is the next envelope."""
 
     def writable(self, stream_id: str, participant: str, sees: Sees | None = None) -> Stream:
         """Return the stream of a frame.
@@ -234,7 +236,7 @@ class Streams:
         if envelope.family != "stream":
             return
         if envelope.kind == kinds.STREAM_REQUEST:
-            self._request = envelope
+            self.pending = (envelope.id, envelope.to)
         elif envelope.kind == kinds.STREAM_CLOSE:
             stream = self.named(envelope)
             if stream is not None and envelope.sender in (GATEWAY, stream.owner):
@@ -249,7 +251,7 @@ class Streams:
             return
         known = self.state.get(stream_id)
         if envelope.kind == kinds.STREAM_OPEN:
-            request = self._request
+            request, self.pending = self.pending, None
             self.state[stream_id] = Stream(
                 id=stream_id,
                 owner=owner,
@@ -258,7 +260,7 @@ class Streams:
                 opening=(*envelope.correlation_id, envelope.id),
                 readers=envelope.recipients,
                 context=envelope.context,
-                requested_to=request.to if request is not None and request.id in envelope.correlation_id else (),
+                requested_to=request[1] if request is not None and request[0] in envelope.correlation_id else (),
                 details={name: value for name, value in payload.items() if name not in _STRUCTURE or name == "target"},
             )
         elif known is not None:

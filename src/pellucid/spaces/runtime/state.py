@@ -154,6 +154,7 @@ class StateDump(msgspec.Struct, omit_defaults=True):
     requests: RequestState = msgspec.field(default_factory=RequestState)
     talk: TalkState = msgspec.field(default_factory=TalkState)
     streams: dict[str, Stream] = {}
+    stream_request: tuple[str, tuple[str, ...]] | None = None
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -559,6 +560,7 @@ class SpaceState:
                 requests=self.requests.state,
                 talk=self.talk.state,
                 streams=self.streams.state,
+                stream_request=self.streams.pending,
             )
         )
 
@@ -578,7 +580,7 @@ class SpaceState:
         state.proposals = Proposals(saved.proposals)
         state.requests = Requests(saved.requests)
         state.talk = Talk(saved.talk)
-        state.streams = Streams(saved.streams)
+        state.streams = Streams(saved.streams, saved.stream_request)
         state.present_since, state.away_since = saved.present, saved.away
         return state
 
