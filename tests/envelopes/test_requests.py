@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from pellucid.envelopes import Envelope
+from pellucid.envelopes import Envelope, Flag
 from pellucid.envelopes.requests import Requests, RequestState, is_trusted_response
 from tests.envelopes.life_kit import conversations, envelope_of
 
@@ -18,11 +18,16 @@ CALL: dict[str, Any] = {"method": "tools/call", "params": {"name": "search", "ar
 
 def send(requests: Requests, envelope: Envelope) -> str | None:
     """Send an envelope; return the code of its error."""
-    verdict = requests.check(envelope, "strict")
-    if verdict.error is not None:
-        return verdict.error.code
+    if errors := requests.check(envelope):
+        return errors[0].code
     requests.apply(envelope)
     return None
+
+
+def with_flags(requests: Requests, envelope: Envelope) -> Envelope:
+    """Return an envelope with the flags that a space sets in place of errors."""
+    flags = tuple(Flag(error.code or "", error.message) for error in requests.check(envelope))
+    return msgspec.structs.replace(envelope, flags=flags)
 
 
 def answer(by: str, to: str = "q", **payload: Any) -> Envelope:
@@ -88,10 +93,9 @@ def test_a_removed_participant_offers_nothing() -> None:
 def test_an_answer_to_nothing_is_refused_or_flagged(about: tuple[str, ...]) -> None:
     response = envelope_of("response", by="b", about=about)
     assert send(Requests(), response) == "unknown_request"
-    verdict = Requests().check(response, "flag")
-    assert verdict.error is None
-    assert [flag.code for flag in verdict.flags] == ["unknown_request"]
-    assert not is_trusted_response(msgspec.structs.replace(response, flags=verdict.flags))
+    flagged = with_flags(Requests(), response)
+    assert [flag.code for flag in flagged.flags] == ["unknown_request"]
+    assert not is_trusted_response(flagged)
 
 
 def test_a_request_does_not_exist_for_those_who_may_not_read_it() -> None:
@@ -99,14 +103,12 @@ def test_a_request_does_not_exist_for_those_who_may_not_read_it() -> None:
     requests = Requests()
     requests.apply(envelope_of("request", id="q", by="a", to=["b"], **CALL))
     requests.apply(envelope_of("request", id="own", by="d", to=["d"], **CALL))
-    unknown = requests.check(envelope_of("response", by="d", about="other"), "strict")
+    unknown = requests.check(envelope_of("response", by="d", about="other"))
     for about in ("q", ("own", "q"), ("q", "own")):
-        assert requests.check(envelope_of("response", by="d", about=about), "strict") == unknown
-    verdict = requests.check(envelope_of("response", by="d", about=("own", "q")), "flag")
-    assert [flag.code for flag in verdict.flags] == ["unknown_request"]
-    seen = requests.check(answer("d"), "strict", lambda readers: True)
-    assert seen.error is not None
-    assert seen.error.code == "not_addressed"
+        assert requests.check(envelope_of("response", by="d", about=about)) == unknown
+    assert [error.code for error in unknown] == ["unknown_request"]
+    seen = requests.check(answer("d"), lambda readers: True)
+    assert [error.code for error in seen] == ["not_addressed"]
 
 
 def test_a_flood_displaces_the_requests_of_its_sender() -> None:
@@ -169,9 +171,7 @@ def test_a_flagged_answer_is_accepted_and_counts_for_nothing() -> None:
     requests = Requests()
     requests.apply(envelope_of("request", id="q", by="a", to=["b"], **LIST))
     forged = answer("d", result=tools("search"))
-    verdict = requests.check(forged, "flag")
-    assert verdict.error is None
-    assert not is_trusted_response(msgspec.structs.replace(forged, flags=verdict.flags))
+    assert not is_trusted_response(with_flags(requests, forged))
     assert is_trusted_response(forged)
     requests.apply(forged)
     assert not requests.state.offers
@@ -194,7 +194,7 @@ def test_memory_is_bounded_and_a_restored_state_behaves_as_before(conversation: 
         one = msgspec.structs.replace(envelope, payload={**(LIST if number % 2 else CALL), "result": result})
         restored = msgspec.json.decode(msgspec.json.encode(requests.state), type=RequestState)
         other = Requests(restored, max_requests=3, max_tools=2)
-        assert other.check(one, "strict") == requests.check(one, "strict")
+        assert other.check(one) == requests.check(one)
         requests.apply(one)
         other.apply(one)
         assert other.state == requests.state

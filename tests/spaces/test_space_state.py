@@ -267,7 +267,7 @@ def test_a_request_about_a_proposal_of_others_is_only_a_request() -> None:
 def test_a_dump_between_a_stream_request_and_its_opening_loses_nothing() -> None:
     """A replica that reads the log page by page makes one there."""
     state, log = SpaceState(SpaceSettings()), list[StoredEnvelope]()
-    access = ConfiguredAccess(always=(), participants={name: CAPABILITIES["ada"] for name in ("ada", "bob")})
+    access = ConfiguredAccess(always=(), participants=dict.fromkeys(("ada", "bob"), CAPABILITIES["ada"]))
     configured = configuration_envelope(state, access)
     assert configured is not None
     request = Envelope(id="r", ts=0, sender="ada", to=("bob",), kind=kinds.STREAM_REQUEST)

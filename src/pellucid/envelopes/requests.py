@@ -1,8 +1,8 @@
 """Requests: who may answer an MCP request, and how often.
 
     requests = Requests()
-    verdict = requests.check(envelope, "strict", sees)    # why an envelope is refused, or its flags
-    requests.apply(envelope)                              # every accepted envelope, in order
+    errors = requests.check(envelope, sees)    # the rules that an envelope breaks
+    requests.apply(envelope)                   # every accepted envelope, in order
 
 The rules:
 
@@ -15,8 +15,8 @@ The rules:
 4. Everything else answers no request that is remembered: its requester does not wait any more, or it was never sent.
    A request that the sender may not read is one of these.
 
-A response that breaks a rule is refused (`strict`) or flagged (`flag`). A refused envelope changes nothing, so
-`replay` of the accepted ones gives the state again.
+The space refuses a response that breaks a rule, or flags it (`responses` in its settings). A refused envelope
+changes nothing, so `replay` of the accepted ones gives the state again.
 
 Only the latest requests and tools are remembered. Those that have all their answers are separate, so they never take
 the place of others. Of the others, the participant with the most loses its oldest: so none can displace another's.
@@ -26,17 +26,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
 from ..errors import ErrorInfo
 from ..unicode import truncate
 from . import kinds
-from .envelope import Envelope, Flag, Sees, readers_of, refuse, sees_as
+from .envelope import Envelope, Sees, readers_of, refuse, sees_as
 from .mcp import LIST_TOOLS, tool_of
-
-AnswerMode: TypeAlias = Literal["strict", "flag"]
 
 MAX_NAME = 255
 """How many characters of a tool's name are remembered."""
@@ -101,13 +99,6 @@ class RequestState(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.tools = {}
 
 
-class ResponseVerdict(msgspec.Struct, frozen=True):
-    """What the rules say of a response."""
-
-    error: ErrorInfo | None = None
-    flags: tuple[Flag, ...] = ()
-
-
 class Requests:
     """The requests of one space. `state` can be stored and passed in again."""
 
@@ -122,23 +113,20 @@ class Requests:
         """Return the request with this id, if it is remembered."""
         return self.state.requests.get(id) or self.state.answered.get(id)
 
-    def check(self, envelope: Envelope, mode: AnswerMode, sees: Sees | None = None) -> ResponseVerdict:
-        """Return why an envelope is refused, or its flags. Changes nothing.
+    def check(self, envelope: Envelope, sees: Sees | None = None) -> list[ErrorInfo]:
+        """Return the violations of the rules by an envelope. Changes nothing.
 
         Args:
             envelope: The envelope.
-            mode: What happens to a response that breaks a rule.
             sees: What its sender may read. None: what is for it and for everyone.
         """
         if envelope.kind != kinds.RESPONSE:
-            return ResponseVerdict()
+            return []
         sees = sees or sees_as(envelope.sender)
         known = [(id, one) for id in envelope.correlation_id if (one := self.get(id)) is not None]
         errors = [_unknown()] if not known else []
         errors += [error for id, one in known if (error := self._error(envelope.sender, id, one, sees)) is not None]
-        if errors and mode == "strict":
-            return ResponseVerdict(errors[0])
-        return ResponseVerdict(flags=tuple(Flag(error.code or NOT_ADDRESSED, error.message) for error in errors))
+        return errors
 
     def is_awaited(self, envelope: Envelope) -> bool:
         """Check whether an envelope is a response to an unanswered request that its sender may answer."""

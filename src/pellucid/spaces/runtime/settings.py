@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from ...envelopes.capability import read_capabilities
 from ...envelopes.lifecycle import LifecycleSettings
-from ...envelopes.requests import AnswerMode
 from ...envelopes.talk import LIMIT_NAMES, TalkLimits
 from ...errors import RequestError
 from ...unicode import describe_validation_error, did_you_mean
@@ -99,7 +98,7 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What it is about, in a line."""
     reasoning: Literal["strict", "flag", "off"] = "strict"
     """What happens to reasoning that breaks its life cycle: it is refused, flagged, or not checked."""
-    responses: AnswerMode = "strict"
+    responses: Literal["strict", "flag"] = "strict"
     """What happens to a response by a participant who may not answer the request: it is refused, or flagged."""
     owner_only: bool = False
     """Whether only its starter may reason in a context."""

@@ -217,9 +217,9 @@ class SpaceState:
         sees = self.sees(envelope.sender)
         if (error := self.proposals.refusal(envelope, sees)) is not None:
             return Judgement(error=error)
-        response_verdict = self.requests.check(envelope, self.settings.responses, sees)
-        if response_verdict.error is not None:
-            return Judgement(error=response_verdict.error)
+        response_errors = self.requests.check(envelope, sees)
+        if response_errors and self.settings.responses == "strict":
+            return Judgement(error=response_errors[0])
         decision = self.ledger.decide(envelope)
         if not decision.allowed:
             return Judgement(error=denial(decision))
@@ -247,7 +247,8 @@ class SpaceState:
         self._apply_talk(envelope, effect.place.path, time_ms)
         self.requests.apply(envelope)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
-        flags = [*checked.flags, *proposal_flags, *response_verdict.flags]
+        flags = [*checked.flags, *proposal_flags]
+        flags += [Flag(error.code or error.kind, error.message) for error in response_errors]
         if unknown:
             flags.append(Flag("target_not_found", f"{param}: {_describe_unknown(unknown)}"))
         note = Note(
