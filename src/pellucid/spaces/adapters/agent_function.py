@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 from ...envelopes import kinds, mcp, text_of
@@ -35,7 +35,7 @@ from ...events import (
     PartStartEvent,
 )
 from ...parts import TextPart, TextPartDelta, ThinkingPart, ThinkingPartDelta, ToolCallPart, ToolReturnPart
-from ..agents.bridge import AnsweringParticipant, NarratedEnvelope, Narration
+from ..agents.bridge import AnsweringParticipant, Narration
 from ..client.errors import CallFailed
 from ..client.participant import Participant, Thinking
 
@@ -165,11 +165,6 @@ class FunctionInSpace(AnsweringParticipant):
         await self._narrate(narration.feed(_END_OF_THINKING), thought)
         await turn.respond(None)
         return narration.text.strip()
-
-    async def _narrate(self, envelopes: Iterator[NarratedEnvelope], thought: Thinking | None) -> None:
-        for kind, payload in envelopes:
-            if thought is not None and self._me.may(kind, payload):
-                await thought.add(kind, payload)
 
     # --- asking people
 

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Interrupt
 
 from ...parts import TextPart, TextPartDelta, ThinkingPartDelta, ToolCallPart, ToolReturnPart
+from ..agents.bridge import text_or_json
 from .agent_function import AgentFunction, SpaceTurn, Step
 
 _INTERRUPT = "__interrupt__"
@@ -112,7 +112,7 @@ async def _answer(turn: SpaceTurn, value: Any) -> Any:
     """Have an interrupt answered: calls are proposed, anything else is a question to people."""
     calls = value.get("action_requests") if isinstance(value, dict) else None
     if not isinstance(calls, list):
-        return await turn.ask(value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode())
+        return await turn.ask(text_or_json(value))
     decisions = []
     for call in calls:
         refusal = await turn.approve(call["name"], call.get("args") or {})

@@ -159,10 +159,13 @@ def _thought(text: str) -> NarratedEnvelope:
     return NarratedEnvelope(kinds.THOUGHT, {"message": text})
 
 
-def _to_text(value: Any) -> str:
-    if value is None:
-        return ""
+def text_or_json(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _to_text(value: Any) -> str:
+    return "" if value is None else text_or_json(value)
 
 
 MAX_REMEMBERED_IDS = 10_000
@@ -349,6 +352,11 @@ class AnsweringParticipant(ABC):
             await thought.conclude(first_paragraph(answer))
         return answer, thought.start
 
+    async def _narrate(self, envelopes: Iterable[NarratedEnvelope], thought: Thinking | None) -> None:
+        for kind, payload in envelopes:
+            if thought is not None and self._me.may(kind, payload):
+                await thought.add(kind, payload)
+
     async def request_approval(
         self, tool: str, arguments: Mapping[str, Any], thought: Thinking | None
     ) -> Envelope | ToolDenied:
@@ -436,7 +444,7 @@ class AgentInSpace(AnsweringParticipant):
         super()._on_envelope(envelope)
 
     async def _run(self, prompt: str, question: Envelope, thought: Thinking | None, to: tuple[str, ...]) -> str:
-        return _text_of((await self._run_agent(prompt, thought)).output)
+        return text_or_json((await self._run_agent(prompt, thought)).output)
 
     async def _run_agent(self, prompt: str, thought: Thinking | None) -> AgentRunResult[Any]:
         """Run the agent, over as many turns as calls of other participants' tools need."""
@@ -457,9 +465,7 @@ class AgentInSpace(AnsweringParticipant):
                 **self._options,
             ) as run:
                 while (batch := await run.read()) is not None:
-                    for kind, payload in narration.feed(batch):
-                        if thought is not None and self._me.may(kind, payload):
-                            await thought.add(kind, payload)
+                    await self._narrate(narration.feed(batch), thought)
                 result = run.result
             await self._respond_to_approvals(approval_requests, result)
             if not isinstance(result.output, DeferredToolRequests):
@@ -510,10 +516,6 @@ def _prompt(me: str, sender: str, text: str, before: tuple[tuple[str, str], ...]
         return f"{sender}: {text}"
     lines = "\n".join(f"{name if name != me else f'{name} (you)'}: {words}" for name, words in before)
     return f"Said in the space so far:\n{lines}\n\nNow {sender} says:\n{text}"
-
-
-def _text_of(output: Any) -> str:
-    return output if isinstance(output, str) else msgspec.json.encode(output, enc_hook=str).decode()
 
 
 def _too_many_turns() -> PellucidError:

@@ -28,7 +28,7 @@ from ...envelopes.envelope import Envelope, Flag
 from ...envelopes.translate import time_text
 from ...errors import RequestError
 from ...unicode import describe_validation_error, json_safe
-from ..client.participant import Participant, fulfilment_recipients
+from ..client.participant import Participant, fulfilment
 from ..client.remote import RemotePage
 
 MAX_RESULT_BYTES = 100_000
@@ -395,16 +395,7 @@ class SpaceTools:
             case "respond":
                 return _sent(await self._respond(envelope, args))
             case "fulfil":
-                params = envelope.payload.get("params")
-                return _sent(
-                    await me.send_request(
-                        str(envelope.payload.get("method")),
-                        params if isinstance(params, dict) else {},
-                        to=fulfilment_recipients(envelope, args.to),
-                        answers=envelope,
-                        context=envelope.context,
-                    )
-                )
+                return _sent(await me.send_request(**fulfilment(envelope, args.to)))
             case "reject":
                 return _sent(await me.reject(envelope, reason))
             case "withdraw":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from ...envelopes import kinds
@@ -62,15 +63,14 @@ class ToolsInSpace:
         self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._tasks: dict[asyncio.Task[None], Envelope] = {}
         """Requests that are being answered."""
-        self._subscription: Any = None
+        self._stack = ExitStack()
 
     async def __aenter__(self) -> ToolsInSpace:
-        self._subscription = self._me.subscribe(self._on_envelope)
-        self._subscription.__enter__()
+        self._stack.enter_context(self._me.subscribe(self._on_envelope))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._subscription.__exit__(None, None, None)
+        self._stack.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -236,15 +236,7 @@ class Participant(BaseParticipant):
             proposal: The proposal.
             to: Whose tool is called. Empty: anyone's.
         """
-        params = proposal.payload.get("params")
-        return await self.request(
-            str(proposal.payload.get("method")),
-            params if isinstance(params, dict) else {},
-            to=fulfilment_recipients(proposal, to),
-            of=to,
-            answers=proposal,
-            context=proposal.context,
-        )
+        return await self.request(**fulfilment(proposal, to), of=to)
 
     async def reject(self, proposal: Answers, reason: str | None = None) -> Envelope:
         """Reject a proposal."""
@@ -294,10 +286,19 @@ class Participant(BaseParticipant):
         return result_of(settled)
 
 
-def fulfilment_recipients(proposal: Envelope, to: To) -> tuple[str, ...]:
-    """Return the recipients of the request that fulfils a proposal: those whose tool is called, and its proposer."""
-    targets = recipients(to)
-    return (*targets, proposal.sender) if targets and proposal.sender not in targets else targets
+def fulfilment(proposal: Envelope, to: To) -> dict[str, Any]:
+    """Return the request that fulfils a proposal, as arguments of `Participant.send_request`.
+
+    Its recipients are those whose tool is called (empty: everyone), and its proposer.
+    """
+    targets, params = recipients(to), proposal.payload.get("params")
+    return {
+        "method": str(proposal.payload.get("method")),
+        "params": params if isinstance(params, dict) else {},
+        "to": (*targets, proposal.sender) if targets and proposal.sender not in targets else targets,
+        "answers": proposal,
+        "context": proposal.context,
+    }
 
 
 def result_of(response: Envelope) -> Any:
