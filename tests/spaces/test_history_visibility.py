@@ -85,7 +85,7 @@ async def read_everything(history: History, seqs: range) -> bytes:
         *[await history.tree(path) for path in ("m0", "m1", "m0/m1", "label", "nothing")],
         *[await history.references(seq) for seq in seqs],
         *[await history.one(seq) for seq in seqs],
-        *[await history.by_id(f"m{number}") for number in range(8)],
+        *[await history.log.by_id(f"m{number}") for number in range(8)],
         [batch async for batch in history.replay()],
     ]
     encoded = [msgspec.json.encode(results)]
@@ -266,5 +266,5 @@ def test_a_hidden_envelope_is_reported_like_a_missing_one(space_store: SpaceStor
     for read in (history.one, history.references):
         assert space.run(read(1)) is None
         assert space.run(read(2)) is None
-    assert space.run(history.by_id("whisper")) is None
+    assert space.run(history.log.by_id("whisper")) is None
     assert space.run(history.search("kanary1")).hits == ()

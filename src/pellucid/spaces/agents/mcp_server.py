@@ -22,7 +22,7 @@ from mcp.server.lowlevel import Server
 from ...errors import PellucidError
 from ...telemetry import error_location, log
 from ...version import __version__
-from .space_tools import TOOLS, SpaceTools, ToolRow, convert_arguments
+from .space_tools import TOOLS, ResourceRow, SpaceTools, ToolRow, convert_arguments
 
 _JSON = "application/json"
 
@@ -92,7 +92,7 @@ def create_server(tools_of: Tools) -> Server[Any]:
                 tools_of(ctx), convert_arguments(row.arguments, params.arguments or {}), ctx.session.report_progress
             )
         except PellucidError as error:
-            return _failed(f"{error.info.message} ({error.info.code or error.info.kind})")
+            return _failed(_error_text(error))
         except Exception as error:
             log.error("a fault in the tool %s of a space: %s", params.name, error_location(error))
             return _failed("a fault of Pellucid's own; the log says where (server_error)")
@@ -103,35 +103,21 @@ def create_server(tools_of: Tools) -> Server[Any]:
 
     async def list_resources(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         rows = [row for row in tools_of(ctx).resources() if not row.is_template]
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(
-                    uri=row.uri, name=row.name, title=row.title, description=row.description, mime_type=_JSON
-                )
-                for row in rows
-            ]
-        )
+        return types.ListResourcesResult(resources=[types.Resource(uri=row.uri, **_resource(row)) for row in rows])
 
     async def list_templates(
         ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         rows = [row for row in tools_of(ctx).resources() if row.is_template]
         return types.ListResourceTemplatesResult(
-            resource_templates=[
-                types.ResourceTemplate(
-                    uri_template=row.uri, name=row.name, title=row.title, description=row.description, mime_type=_JSON
-                )
-                for row in rows
-            ]
+            resource_templates=[types.ResourceTemplate(uri_template=row.uri, **_resource(row)) for row in rows]
         )
 
     async def read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         try:
             data = await tools_of(ctx).read_resource(params.uri)
         except PellucidError as error:
-            raise MCPError(
-                types.INVALID_PARAMS, f"{error.info.message} ({error.info.code or error.info.kind})"
-            ) from None
+            raise MCPError(types.INVALID_PARAMS, _error_text(error)) from None
         text = types.TextResourceContents(uri=params.uri, mime_type=_JSON, text=data.decode())
         return types.ReadResourceResult(contents=[text])
 
@@ -147,6 +133,14 @@ def create_server(tools_of: Tools) -> Server[Any]:
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
     )
+
+
+def _resource(row: ResourceRow) -> dict[str, Any]:
+    return {"name": row.name, "title": row.title, "description": row.description, "mime_type": _JSON}
+
+
+def _error_text(error: PellucidError) -> str:
+    return f"{error.info.message} ({error.info.code or error.info.kind})"
 
 
 def _failed(message: str) -> types.CallToolResult:

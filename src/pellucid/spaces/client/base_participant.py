@@ -19,7 +19,7 @@ from ...envelopes.envelope import Envelope
 from ...envelopes.payloads import Present
 from ...envelopes.visibility import SpaceView, space_view
 from ...errors import RequestError
-from .connection import ParticipantConnection, RemoteTransport, Transport
+from .connection import MAX_FRAME_BYTES, PATIENCE_SECONDS, ParticipantConnection, RemoteTransport, Transport
 from .remote import HistoryReader, SpaceReader, parse_address
 from .subscribers import Inbox
 
@@ -58,8 +58,8 @@ class BaseParticipant:
         view: SpaceView = "full",
         after_seq: int | None = None,
         history: int = 0,
-        patience: float = 300.0,
-        max_frame: int = 64 * 1024 * 1024,
+        patience: float = PATIENCE_SECONDS,
+        max_frame: int = MAX_FRAME_BYTES,
     ) -> None:
         """Create a participant. It joins in `async with`.
 
@@ -78,38 +78,32 @@ class BaseParticipant:
         """
         if not token:
             raise RequestError("token: must not be empty", param="token")
-        transport = RemoteTransport(parse_address(url, space), token)
-        self._create(transport, space_view(view), after_seq, history, patience, max_frame)
+        self._use(
+            ParticipantConnection(
+                RemoteTransport(parse_address(url, space), token),
+                view=space_view(view),
+                after_seq=after_seq,
+                history=history,
+                patience_seconds=patience,
+                max_frame=max_frame,
+            )
+        )
 
     @classmethod
-    def over(
-        cls, transport: Transport, *, view: SpaceView = "full", patience: float = 300.0, max_frame: int = 64 * 1024**2
-    ) -> Self:
+    def over(cls, transport: Transport, *, view: SpaceView = "full") -> Self:
         """Create a participant that reaches its space in another way than by a URL.
 
         Args:
             transport: How it reaches the space.
-            view: As for `__init__`; so are the others.
-            patience: Seconds for which a lost connection is tried again.
-            max_frame: Maximum size of a frame in bytes.
+            view: As for `__init__`.
         """
         self = cls.__new__(cls)
-        self._create(transport, space_view(view), None, 0, patience, max_frame)
+        self._use(ParticipantConnection(transport, view=space_view(view)))
         return self
 
-    def _create(
-        self,
-        transport: Transport,
-        view: SpaceView,
-        after_seq: int | None,
-        history: int,
-        patience: float,
-        max_frame: int,
-    ) -> None:
-        self._connection = ParticipantConnection(
-            transport, view=view, after_seq=after_seq, history=history, patience_seconds=patience, max_frame=max_frame
-        )
-        self._inbox = self._connection.subscribers.open_inbox()
+    def _use(self, connection: ParticipantConnection) -> None:
+        self._connection = connection
+        self._inbox = connection.subscribers.open_inbox()
 
     # --- joining -------------------------------------------------------------------------------------------------
 

@@ -284,6 +284,8 @@ class Roster:
 
 WELCOME_TIMEOUT_SECONDS = 15.0
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
+PATIENCE_SECONDS = 300.0
+MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 _PERMANENT_KINDS = frozenset({"unauthorized", "forbidden", "not_found", "invalid_request"})
 
@@ -305,10 +307,10 @@ class ParticipantConnection:
         transport: Transport,
         *,
         view: SpaceView,
-        after_seq: int | None,
-        history: int,
-        patience_seconds: float,
-        max_frame: int,
+        after_seq: int | None = None,
+        history: int = 0,
+        patience_seconds: float = PATIENCE_SECONDS,
+        max_frame: int = MAX_FRAME_BYTES,
     ) -> None:
         self.transport = transport
         self.view = view

@@ -151,18 +151,9 @@ class History:
         self.log = VisibleLog(store, owner, name, viewer)
         self._other_history = other_history
 
-    async def head(self) -> int:
-        """Return the number of the newest envelope."""
-        return await self.log.head()
-
     async def one(self, seq: int) -> Envelope | None:
         """Return the envelope with this number; None if there is none or it is not visible."""
         stored = await self.log.one(seq)
-        return None if stored is None else stored.envelope
-
-    async def by_id(self, id: str) -> Envelope | None:
-        """Return the latest envelope with this id; None if there is none or it is not visible."""
-        stored = await self.log.by_id(id)
         return None if stored is None else stored.envelope
 
     async def page(
