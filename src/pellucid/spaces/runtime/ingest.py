@@ -226,17 +226,18 @@ class Ingest:
             EnvelopeError: If it is too large.
             RateLimited: If the rate limit is exceeded.
         """
-        now, size = monotonic(), _size_of(data)
-        limiter = self._limiters.get(participant, now)
+        size = _size_of(data)
+        self._charge(participant, "stream", size if size <= MAX_STREAM_FRAME_BYTES else MAX_CHARGED_UNREADABLE_BYTES)
+        if size > MAX_STREAM_FRAME_BYTES:
+            message = f"a frame of a stream has at most {MAX_STREAM_FRAME_BYTES} bytes, not {size}; send it in parts"
+            raise EnvelopeError(message, kind="too_large", code="too_large")
+
+    def _charge(self, participant: str, family: str, size_bytes: int, envelope: Envelope | None = None) -> None:
+        now = monotonic()
         try:
-            if size > MAX_STREAM_FRAME_BYTES:
-                limiter.take("stream", MAX_CHARGED_UNREADABLE_BYTES, now)
-                message = (
-                    f"a frame of a stream has at most {MAX_STREAM_FRAME_BYTES} bytes, not {size}; send it in parts"
-                )
-                raise EnvelopeError(message, kind="too_large", code="too_large")
-            limiter.take("stream", size, now)
-        except RateLimited:
+            self._limiters.get(participant, now).take(family, size_bytes, now)
+        except RateLimited as error:
+            error.envelope = envelope
             self.refusals.count(participant)
             raise
 
@@ -263,23 +264,6 @@ class Ingest:
             EnvelopeError: If the frame is not a valid envelope.
             RateLimited: If the rate limit is exceeded.
         """
-        try:
-            return self._process(participant, data, size, dialect, on_dialect, address)
-        except RateLimited:
-            self.refusals.count(participant)
-            raise
-
-    def _process(
-        self,
-        participant: str,
-        data: bytes | str | dict[str, Any],
-        size: int | None,
-        dialect: DialectName | None,
-        on_dialect: Callable[[DialectName], None] | None,
-        address: str,
-    ) -> WriteRequest:
-        now = monotonic()
-        limiter = self._limiters.get(participant, now)
         size = _size_of(data) if size is None else size
         defaults = Defaults(participant, new_id(), round(self._clock() * 1000))
         try:
@@ -300,13 +284,9 @@ class Ingest:
                     on_dialect(dialect)
             envelope = read(data, dialect, defaults)
         except EnvelopeError:
-            limiter.take(OTHER, min(size, MAX_CHARGED_UNREADABLE_BYTES), now)
+            self._charge(participant, OTHER, min(size, MAX_CHARGED_UNREADABLE_BYTES))
             raise
-        try:
-            limiter.take(envelope.family, size, now)
-        except RateLimited as error:
-            error.envelope = envelope
-            raise
+        self._charge(participant, envelope.family, size, envelope)
         redactor, has_sender_id = self._configuration.redactor, envelope.id != defaults.id
         redactor.check_names(id=envelope.id if has_sender_id else None, context=envelope.context)
         envelope, redacted = redactor.redact(envelope)
