@@ -14,22 +14,16 @@ from ..events import Mint
 from ..parts import ModelMessage, SealedPart
 from ..settings import ModelCall, ToolDefinition
 from ..view import View
-from . import Encoder, agui, ai_sdk, chat, chat_completions, messages, openresponses
-from .agui.encode import captured_encoder as captured_agui
+from . import CAPTURED_PROMPT, CAPTURED_TIME, Encoder, agui, ai_sdk, chat, chat_completions, messages, openresponses
 from .agui.messages import PROTOCOL_VERSION
 from .agui.verify import verify_stream as verify_agui
-from .ai_sdk.encode import captured_encoder as captured_ai_sdk
 from .ai_sdk.verify import verify as verify_ai_sdk
-from .chat.encode import captured_encoder as captured_chat
 from .chat.verify import verify as verify_chat
 from .chat_completions import types as chat_completions_types
-from .chat_completions.encode import captured_encoder as captured_chat_completions
 from .chat_completions.verify import verify as verify_chat_completions
 from .errors import ErrorFormat
 from .messages import types as messages_types
-from .messages.encode import captured_encoder as captured_messages
 from .messages.verify import verify as verify_messages
-from .openresponses.encode import captured_encoder as captured_openresponses
 from .openresponses.verify import verify as verify_openresponses
 
 
@@ -170,7 +164,7 @@ class ClientProtocol(NamedTuple):
     """The paths of the protocol; all its others are below these. The first is the one to which a run is requested."""
     error_format: ErrorFormat
     """The form of its errors."""
-    make_encoder: Callable[[Mint, str, str, bool], Encoder]
+    make_encoder: Callable[[Mint, str, Any, bool], Encoder]
     """Makes the encoder of a captured answer, for `translate`.
 
     The arguments are a function that makes ids, the model's name, the dialect, and whether messages are sent as chunks.
@@ -247,7 +241,14 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     agui.PROTOCOL: ClientProtocol(
         ("/ag-ui",),
         ErrorFormat(agui.error_body),
-        captured_agui,
+        lambda mint, model, dialect, chunks: agui.Encoder(
+            mint("thread"),
+            mint("run"),
+            dialect,
+            chunks=chunks,
+            model=model,
+            history=[agui.UserMessage(id="captured", content=CAPTURED_PROMPT)],
+        ),
         verify_agui,
         _agui_request,
         dialects=get_args(agui.DialectName),
@@ -256,7 +257,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     ai_sdk.PROTOCOL: ClientProtocol(
         (),
         ErrorFormat(ai_sdk.error_body),
-        captured_ai_sdk,
+        lambda mint, model, *_: ai_sdk.Encoder(mint("msg"), model),
         lambda stream, _: verify_ai_sdk(stream),
         _ai_sdk_request,
         stateless=StatelessProtocol(None, ai_sdk.parse_request, "msg", (ai_sdk.HEADER,)),
@@ -265,7 +266,9 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     chat.PROTOCOL: ClientProtocol(
         chat.PATHS,
         ErrorFormat(chat.error_body),
-        captured_chat,
+        lambda mint, model, *_: chat.Encoder(
+            mint(chat.ANSWER_PREFIX), mint(chat.CONVERSATION_PREFIX), model, CAPTURED_TIME
+        ),
         lambda stream, _: verify_chat(stream),
         lambda model, text, _: {**_model(model), "text": text},
         response_of=lambda encoder: encoder.event,
@@ -273,7 +276,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     "chat_completions": ClientProtocol(
         ("/v1/chat/completions",),
         ErrorFormat(chat_completions.error_body),
-        captured_chat_completions,
+        lambda mint, model, *_: chat_completions.Encoder(mint("chatcmpl"), model, CAPTURED_TIME, include_usage=True),
         lambda stream, _: verify_chat_completions(stream),
         lambda model, text, _: {**_model(model), "messages": [_user_message(text)], "stream": True},
         response_of=lambda encoder: encoder.completion if encoder.error is None else encoder.error,
@@ -285,7 +288,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         ErrorFormat(
             messages.error_body, {"unavailable": 529}, request_id_header=b"request-id", request_id_field="request_id"
         ),
-        captured_messages,
+        lambda mint, model, *_: messages.Encoder(mint("msg"), model),
         lambda stream, _: verify_messages(stream),
         lambda model, text, _: {
             **_model(model),
@@ -302,7 +305,9 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
     openresponses.PROTOCOL: ClientProtocol(
         ("/v1/responses", "/v1/conversations"),
         ErrorFormat(openresponses.error_body),
-        captured_openresponses,
+        lambda mint, model, dialect, _: openresponses.Encoder(
+            openresponses.request_from({"input": CAPTURED_PROMPT}).response(mint("resp"), model, CAPTURED_TIME), dialect
+        ),
         verify_openresponses,
         lambda model, text, _: {**_model(model), "input": text, "stream": True},
         dialects=get_args(openresponses.Dialect),

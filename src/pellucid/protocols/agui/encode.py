@@ -41,7 +41,6 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
-    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -61,7 +60,6 @@ from ...parts import (
     UserContent,
 )
 from ...unicode import json_safe, replace_surrogates
-from .. import CAPTURED_PROMPT
 from ..encoding import PARAGRAPH_BREAK, PING, QUEUED, complete_arguments, to_json
 from . import events as e
 from .chunks import as_chunks
@@ -80,7 +78,6 @@ from .messages import (
     Source,
     TextContent,
     UrlSource,
-    UserMessage,
     VideoContent,
 )
 from .metadata import carrier_id, make_metadata, message_id, span_id
@@ -597,12 +594,6 @@ class Encoder:
 
     def _append(self, event: e.AGUIEvent) -> None:
         self._out.append(sse_event(e.encode_event(event)) if self._frame is None else self._frame(event))
-
-
-def captured_encoder(mint: Mint, model: str, dialect: Any, chunks: bool) -> Encoder:
-    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
-    history = [UserMessage(id="captured", content=CAPTURED_PROMPT)]
-    return Encoder(mint("thread"), mint("run"), dialect, chunks=chunks, model=model, history=history)
 
 
 class _OpenItem:

@@ -43,7 +43,6 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
-    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -439,11 +438,6 @@ class Encoder:
 
     def _write(self, chunk: c.Chunk) -> None:
         self._out.append(b"data: " + to_json(chunk) + b"\n\n")
-
-
-def captured_encoder(mint: Mint, model: str, dialect: str, chunks: bool) -> Encoder:
-    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
-    return Encoder(mint("msg"), model)
 
 
 _TOOL_INPUTS = (c.ToolInputAvailableChunk, c.ToolInputErrorChunk)

@@ -27,10 +27,9 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ...events import Event, Mint, PartDeltaEvent, SideEvent
+from ...events import Event, PartDeltaEvent, SideEvent
 from ...unicode import json_safe, replace_surrogates
 from ...view import View
-from .. import CAPTURED_TIME
 from ..encoding import PING, QUEUED, to_json
 from . import frames as f
 from . import types as t
@@ -167,11 +166,6 @@ class Encoder:
         if number > self._after:
             name = f.FRAME_NAMES[type(frame)].encode()
             self._out.append(b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, _encode_frame(frame)))
-
-
-def captured_encoder(mint: Mint, model: str, dialect: str, chunks: bool) -> Encoder:
-    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
-    return Encoder(mint(t.ANSWER_PREFIX), mint(t.CONVERSATION_PREFIX), model, CAPTURED_TIME)
 
 
 def _is_queue_wait(events: Sequence[Event]) -> bool:

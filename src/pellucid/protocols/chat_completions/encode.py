@@ -42,7 +42,6 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
-    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -51,7 +50,7 @@ from ...events import (
 )
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from ...unicode import json_safe, replace_surrogates
-from .. import CAPTURED_TIME, text_metadata
+from .. import text_metadata
 from ..encoding import DONE, PARAGRAPH_BREAK, PING, QUEUED, complete_arguments, or_unset, to_json
 from . import types as t
 from .types import error_payload
@@ -402,11 +401,6 @@ class Encoder:
             deployment = b',"deployment":' + to_json(self._deployment) if self._deployment is not UNSET else b""
             suffix = b'},"finish_reason":"%b"}]%b%b' % (finish_reason.encode(), deployment, self._frame_suffix)
         self._out.append(self._delta_prefix + to_json(delta)[1:-1] + suffix)
-
-
-def captured_encoder(mint: Mint, model: str, dialect: str, chunks: bool) -> Encoder:
-    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
-    return Encoder(mint("chatcmpl"), model, CAPTURED_TIME, include_usage=True)
 
 
 class _MessageState:

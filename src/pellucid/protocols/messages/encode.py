@@ -33,7 +33,6 @@ from ...events import (
     Event,
     ItemEndEvent,
     ItemStartEvent,
-    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -369,11 +368,6 @@ class Encoder:
             estimated=True if output_tokens is None else UNSET,
             cost=or_unset(usage.cost),
         )
-
-
-def captured_encoder(mint: Mint, model: str, dialect: str, chunks: bool) -> Encoder:
-    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
-    return Encoder(mint("msg"), model)
 
 
 class _Block:

@@ -33,7 +33,6 @@ from ...events import (
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
-    Mint,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -57,14 +56,13 @@ from ...parts import (
     estimated_tokens,
 )
 from ...unicode import json_safe, replace_surrogates
-from .. import CAPTURED_PROMPT, CAPTURED_TIME, text_metadata
+from .. import text_metadata
 from ..encoding import DONE, PING, complete_arguments, or_unset, to_json
 from ..errors import status_of
 from ..message_parts import joined_if_text
 from . import types as t
 from .client_tools import ClientTool, TextArgument, is_valid_argument
 from .dialects import DIALECTS, OUTPUT_TEXT, REFUSAL, SUMMARY, ContentKind, Dialect
-from .request import parse_request
 from .types import error_payload
 
 Framing = Literal["events", "lines"]
@@ -483,12 +481,6 @@ def _returned_content(content: UserContent) -> t.ReturnedText | t.ReturnedImage 
         detail = content.detail if content.detail in ("low", "high") else "auto"
         return t.ReturnedImage(image_url=url, detail=detail)
     return t.ReturnedFile(filename=getattr(content, "filename", None) or content.kind, file_url=url)
-
-
-def captured_encoder(mint: Mint, model: str, dialect: Any, chunks: bool) -> Encoder:
-    """Return the encoder of a captured answer; see `ClientProtocol.make_encoder`."""
-    request = parse_request(to_json({"input": CAPTURED_PROMPT}))
-    return Encoder(request.response(mint("resp"), model, CAPTURED_TIME), dialect)
 
 
 def usage_of(usage: Usage, reasoning_characters: int = 0) -> t.Usage | None:
