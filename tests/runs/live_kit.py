@@ -11,14 +11,14 @@ from pellucid.events import Event, RunEndEvent
 from pellucid.fold import fold
 from pellucid.parts import ModelRequest, ToolCallPart, ToolReturnPart, UserPromptPart
 from pellucid.run import Minter
-from pellucid.runs import Batch, LiveRun, NullTurnHandler, Stage, ToolOutcomes
+from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, TurnHandler
 from pellucid.settings import ModelCall
 from tests.scripted_runs import Dice, ScriptedModel, cut
 from tests.view.view_kit import Turn, turn_of
 from tests.waiting import loop_turns
 
 
-class ReturningHandler(NullTurnHandler):
+class ReturningHandler(TurnHandler):
     """Turn handler whose functions return the results of `view_kit.run_of`."""
 
     tool_names: Container[str] = frozenset({"f0", "f1"})

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,7 @@ from ..parts import (
     messages_to_json,
 )
 from ..run import Minter, RunState
-from ..runs import Batch, BatchReceiver, LiveRun, Stage, TextSink, ToolOutcomes
+from ..runs import Batch, BatchReceiver, LiveRun, Stage, TextSink, ToolOutcomes, TurnHandler
 from ..settings import ModelCall, ModelSettings, merge_settings, validate_settings
 from ..tools import (
     AbstractToolset,
@@ -153,7 +153,7 @@ class RunPlan:
     max_tool_calls: int | None = None
 
 
-class AgentRun(Generic[Out]):
+class AgentRun(TurnHandler, Generic[Out]):
     """One run of an agent.
 
     Read it batch by batch, serve it as any other run, or use it as an async context manager, which leaves nothing
@@ -182,7 +182,7 @@ class AgentRun(Generic[Out]):
         self._result: AgentRunResult[Out] | None = None
         self._failure: Exception | None = None
         """The exception to raise after all events were read."""
-        self.tool_names: Container[str] = _AnsweredNames(self)
+        self.tool_names = _AnsweredNames(self)
         self._deferred_calls: list[ToolCallPart] = []
         """Calls that wait for an approval or a result."""
         self._deferrals = Deferrals()

@@ -5,7 +5,7 @@ Everything that is served is a `RunSource`: a `LiveRun`, whose batches pass stag
 waits for.
 """
 
-from .live_run import LiveRun, NullTurnHandler, ToolOutcomes, TurnHandler
+from .live_run import LiveRun, ToolOutcomes, TurnHandler
 from .source import Batch, BatchReceiver, DrivenRun, RunSource, TextSink, clock_ms
 from .stages import Stage
 
@@ -14,7 +14,6 @@ __all__ = [
     "BatchReceiver",
     "DrivenRun",
     "LiveRun",
-    "NullTurnHandler",
     "RunSource",
     "Stage",
     "TextSink",

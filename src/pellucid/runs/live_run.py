@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Container, Sequence, Sized
 from contextlib import suppress
 from contextvars import Context, copy_context
 from time import time_ns
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -46,15 +46,15 @@ class ToolOutcomes(NamedTuple):
     """The ids of calls that have no result here, because the client answers them."""
 
 
-class TurnHandler(Protocol):
-    """The steps between two turns of the model.
+class TurnHandler:
+    """The steps between two turns of the model: by default, no function is called, and every output is accepted.
 
     An exception that a method raises ends the run as failed, and becomes the run's `exception`.
     """
 
-    tool_names: Container[str]
+    tool_names: Container[str] = frozenset()
     """Names of the functions that are called here. The client answers calls of other functions."""
-    checks_output: bool
+    checks_output: bool = False
     """Whether an output is checked (`check_output`) before it is final."""
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
@@ -62,15 +62,15 @@ class TurnHandler(Protocol):
 
         An exception is raised by the run's `open`.
         """
-        ...
+        return call
 
     async def prepare_call(self, call: ModelCall) -> ModelCall:
         """Return the call as it is sent, for each turn. Changes apply to this turn only."""
-        ...
+        return call
 
     async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         """Call the functions of one turn."""
-        ...
+        raise AssertionError("no function is called here")
 
     async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
         """Check an output.
@@ -78,36 +78,10 @@ class TurnHandler(Protocol):
         Returns:
             None if the output is accepted; otherwise the prompt with which the model tries again.
         """
-        ...
-
-    def end_run(self) -> None:
-        """Release resources: the run is over, or could not be opened. May be called more than once."""
-        ...
-
-
-class NullTurnHandler:
-    """Turn handler without functions, which accepts every output."""
-
-    tool_names: Container[str] = frozenset()
-    checks_output = False
-
-    async def begin_run(self, call: ModelCall) -> ModelCall:
-        return call
-
-    async def prepare_call(self, call: ModelCall) -> ModelCall:
-        return call
-
-    async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
-        raise AssertionError("no function is called here")
-
-    async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
         return None
 
     def end_run(self) -> None:
-        pass
-
-
-_NULL_HANDLER = NullTurnHandler()
+        """Release resources: the run is over, or could not be opened. May be called more than once."""
 
 
 class LiveRun:
@@ -120,7 +94,7 @@ class LiveRun:
         model: ChatModel,
         call: ModelCall,
         mint: Mint,
-        handler: TurnHandler = _NULL_HANDLER,
+        handler: TurnHandler | None = None,
         *,
         stages: Sequence[Stage] = (),
         max_tool_calls: int | None = None,
@@ -132,7 +106,7 @@ class LiveRun:
             model: The model to call.
             call: Messages, tools and settings of the first turn.
             mint: Makes the public ids of the run.
-            handler: Executes the steps between two turns.
+            handler: Executes the steps between two turns; None: no function is called.
             stages: The stages that every batch passes, in this order.
             max_tool_calls: Maximum number of calls of the handler's functions, in all turns together.
             log_faults: Whether an internal error is logged here, because no caller raises `exception` again.
@@ -144,7 +118,7 @@ class LiveRun:
         self._model = model
         self._call = call
         self._mint = mint
-        self._handler = handler
+        self._handler = handler or TurnHandler()
         self._stages = tuple(stages)
         self._active_stages = self._stages
         """The stages that a batch passes. A stage that raised, and all before it, are replaced by a plain `Stage`."""

@@ -18,13 +18,13 @@ from ..errors import PellucidError
 from ..parts import ToolCallPart
 from ..settings import ModelCall
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
-from .live_run import NullTurnHandler, ToolOutcomes, TurnHandler
+from .live_run import ToolOutcomes, TurnHandler
 
 if TYPE_CHECKING:
     from ..tools.mcp import MCPServer
 
 
-class ServerTurnHandler(NullTurnHandler):
+class ServerTurnHandler(TurnHandler):
     """Turn handler that calls those functions of `tools` whose names are in `tool_names`."""
 
     def __init__(self, tools: ServerToolset, tool_names: Container[str], context: RunContext[Any]) -> None:
@@ -49,7 +49,7 @@ class RequestServers(NamedTuple):
     """Takes all tools; returns the call with them, and the tools that are called here."""
 
 
-class MCPTurnHandler(NullTurnHandler):
+class MCPTurnHandler(TurnHandler):
     """Turn handler that connects the MCP servers of a request, and calls their tools and the gateway's own."""
 
     def __init__(
@@ -63,7 +63,7 @@ class MCPTurnHandler(NullTurnHandler):
         self._request_servers = request_servers
         self._connected = dict(request_servers.servers)
         self._make_handler = make_handler
-        self._inner: TurnHandler = NullTurnHandler()
+        self._inner = TurnHandler()
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
         call, tools = self._request_servers.plan_call(await self._connect())

@@ -28,7 +28,7 @@ from ..events import Mint
 from ..models import ChatModel
 from ..protocols.chat import ANSWER_PREFIX
 from ..relay import MemoryRelay, Relay, open_relay
-from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
+from ..runs import LiveRun, RunSource, Stage, TurnHandler
 from ..runs.detached_runs import BeginRow, DetachedRuns
 from ..runs.model_text import TextUsage, UsageCallback
 from ..runs.replay import FinishedLog, LiveLog
@@ -503,7 +503,7 @@ class Services:
 
         def make_turn_handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
             if not tools:
-                return NullTurnHandler()
+                return TurnHandler()
             server = ServerToolset(
                 tools,
                 timeout=self.config.tools.timeout_seconds,
