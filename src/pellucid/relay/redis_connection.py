@@ -116,10 +116,6 @@ class PipelinedConnection:
         """Run a Lua script. Scripts that Redis does not know are loaded first."""
         return self.call("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
-    def to_relay_error(self, error: BaseException) -> RelayError:
-        """Convert an exception to a `RelayError` (see `RedisAddress.to_relay_error`)."""
-        return self._address.to_relay_error(error)
-
     async def aclose(self) -> None:
         """Close the connection. Calls that wait for a reply get `RelayError`."""
         self._is_closed = True

@@ -93,7 +93,7 @@ class RedisRelay(Relay):
     """
 
     def __init__(self, url: str, *, prefix: str, timeout_seconds: float, outage_seconds: float) -> None:
-        address = RedisAddress(url, timeout_seconds)
+        self._address = address = RedisAddress(url, timeout_seconds)
         self.address = address.name
         """Host and port, or the path of the socket. For the operator: errors that clients see do not contain it."""
         self._prefix = prefix
@@ -132,7 +132,7 @@ class RedisRelay(Relay):
             elif result == b"other":
                 done(LogLost("the run's log does not contain what its writer wrote"))
             else:
-                done(self._connection.to_relay_error(result))
+                done(self._address.to_relay_error(result))
 
         expected_count = -1 if after is None else after
         self._appends.add(_PendingAppend(keys, (fence, expected_count, int(last), len(entries), *entries), on_reply))

@@ -15,9 +15,9 @@ never loses them, and entries that arrive during a read come with the next read.
 to be interrupted for each new follower, and sent again with every name for each entry. One XREAD for each follower
 would need a connection for each.)
 
-When the connection breaks, `on_disconnected` is called, and the subscriber reconnects. `on_subscribed` is then called
-for every channel again. While reconnecting fails for longer than `outage_seconds`, `on_unavailable` is called for each
-attempt.
+The subscriber calls the methods `on_…` of `Streams`. When the connection breaks, `on_disconnected` is called, and the
+subscriber reconnects. `on_subscribed` is then called for every channel again. While reconnecting fails for longer than
+`outage_seconds`, `on_unavailable` is called for each attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as Unconnected
@@ -44,32 +44,12 @@ RECONNECT_SECONDS = 0.1, 1.0
 MAX_CHANNELS_PER_COMMAND = 500
 
 
-class ChannelHandler(Protocol):
-    """Receives the notifications of a `ChannelSubscriber`."""
-
-    def on_subscribed(self, channel: str) -> None:
-        """Handle that the channel is subscribed: all later notifications will arrive."""
-        ...
-
-    def on_notification(self, channel: str, newest: bytes) -> None:
-        """Handle a notification: `newest` is the id of the newest entry of the stream (`N-BORN`)."""
-        ...
-
-    def on_disconnected(self) -> None:
-        """Handle that the connection broke: notifications may have been lost."""
-        ...
-
-    def on_unavailable(self, error: RelayError) -> None:
-        """Handle that reconnecting has failed for longer than `outage_seconds`."""
-        ...
-
-
 class ChannelSubscriber:
     """Subscribes to Redis channels, over one connection that is restored when it breaks."""
 
-    def __init__(self, address: RedisAddress, handler: ChannelHandler, outage_seconds: float) -> None:
+    def __init__(self, address: RedisAddress, streams: Streams, outage_seconds: float) -> None:
         self._address = address
-        self._handler = handler
+        self._streams = streams
         self._outage_seconds = outage_seconds
         self._channels: set[str] = set()
         self._pending: dict[str, bool] = {}
@@ -111,10 +91,10 @@ class ChannelSubscriber:
                     error = caught
                 finally:
                     await disconnect(connection)
-                self._handler.on_disconnected()
+                self._streams.on_disconnected()
             down_since = down_since or monotonic()
             if monotonic() - down_since > self._outage_seconds:
-                self._handler.on_unavailable(self._address.to_relay_error(error))
+                self._streams.on_unavailable(self._address.to_relay_error(error))
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, RECONNECT_SECONDS[1])
 
@@ -134,9 +114,9 @@ class ChannelSubscriber:
                     continue
                 was_silent = False
                 if isinstance(message, list) and message[0] == b"message":
-                    self._handler.on_notification(message[1].decode(), message[2])
+                    self._streams.on_notification(message[1].decode(), message[2])
                 elif isinstance(message, list) and message[0] == b"subscribe":
-                    self._handler.on_subscribed(message[1].decode())
+                    self._streams.on_subscribed(message[1].decode())
         finally:
             sender.cancel()
             with suppress(asyncio.CancelledError, RedisError, OSError):
@@ -264,10 +244,12 @@ class Streams:
     # --- notifications -----------------------------------------------------------------------------------------
 
     def on_subscribed(self, channel: str) -> None:
+        """Handle that a channel is subscribed: all later notifications will arrive."""
         self._failing_since = None
         self._recheck(self._streams.get(channel))
 
     def on_notification(self, channel: str, newest: bytes) -> None:
+        """Handle a notification: `newest` is the id of the newest entry of the stream (`N-BORN`)."""
         stream = self._streams.get(channel)
         if stream is not None:
             number, _, born = newest.partition(b"-")
