@@ -152,15 +152,15 @@ def decode(data: bytes | dict[str, Any], into: type[T]) -> T:
     return convert(data if isinstance(data, dict) else read_json(data), into)
 
 
-def convert(raw: dict[str, Any], into: type[T]) -> T:
-    """Convert a decoded JSON object into a type. Raises `RequestError`."""
+def convert(raw: dict[str, Any], into: type[T], base_path: str = "") -> T:
+    """Convert a decoded JSON object, at `base_path` in the request, into a type. Raises `RequestError`."""
     try:
         return msgspec.convert(raw, into)
     except msgspec.ValidationError as error:
-        raise _request_error(str(error), into, raw) from None
+        raise _request_error(str(error), into, raw, base_path) from None
 
 
-def _request_error(validation_message: str, into: type[Any], raw: Any) -> RequestError:
+def _request_error(validation_message: str, into: type[Any], raw: Any, base_path: str) -> RequestError:
     """Return msgspec's validation error as an error of the API."""
     (problem, path), code = describe_validation_error(validation_message), "invalid_value"
     missing = _MISSING_FIELD.fullmatch(problem)
@@ -174,8 +174,8 @@ def _request_error(validation_message: str, into: type[Any], raw: Any) -> Reques
     problem = _QUOTED_INPUT.sub(r"\1\2…\3", problem)
     choices = _allowed_values(into, path, raw) if problem.startswith("Invalid") else []
     hint = f"; it must be one of {', '.join(map(repr, choices))}" if choices else ""
-    if path or unknown:  # the name of an unknown field may be empty
-        return invalid(path, f"{problem}{hint}", code)
+    if path or unknown or base_path:  # the name of an unknown field may be empty
+        return invalid(".".join(filter(None, (base_path, path))), f"{problem}{hint}", code)
     return RequestError(f"{problem}{hint}", code=code)
 
 

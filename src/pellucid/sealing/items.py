@@ -29,7 +29,7 @@ from ..parts import (
     ToolCallPart,
     has_opaque_data,
 )
-from .seal import Sealed
+from .seal import Sealed, canonical_number
 from .visible_text import digest_of_texts
 
 VisiblePart: TypeAlias = TextPart | RefusalPart | ToolCallPart
@@ -111,12 +111,6 @@ def digest(part: VisiblePart) -> str:
 def _canonical_arguments(part: ToolCallPart) -> str:
     text = part.args_as_json()
     try:
-        return json.dumps(json.loads(text, parse_float=_canonical_number), sort_keys=True)
+        return json.dumps(json.loads(text, parse_float=canonical_number), sort_keys=True)
     except (ValueError, RecursionError):
         return text
-
-
-def _canonical_number(text: str) -> int | float:
-    """Parse a JSON number. 1.0 and 1 are the same number."""
-    number = float(text)
-    return int(number) if number.is_integer() else number

@@ -180,13 +180,14 @@ def _call_identity(call: ToolCallPart) -> str:
     """
     text = call.args if isinstance(call.args, str) else json.dumps(call.args, default=repr)
     try:
-        arguments = json.loads(text or "{}", parse_float=_parse_float)
+        arguments = json.loads(text or "{}", parse_float=canonical_number)
     except (ValueError, RecursionError):
         arguments = text  # what the model wrote is not JSON
     return json.dumps([call.tool_call_id, call.tool_name, arguments], sort_keys=True)
 
 
-def _parse_float(text: str) -> int | float:
+def canonical_number(text: str) -> int | float:
+    """Parse a JSON number. 1.0 and 1 are the same number."""
     number = float(text)
     return int(number) if number.is_integer() else number
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
+from ...emit import is_complete_json
 from .event_schema import ROLES
 from .messages import PROTOCOL_VERSION
 from .metadata import METADATA_KEY
@@ -330,7 +329,7 @@ class SequenceVerifier:
         """Record a delta of a call's arguments, or its end."""
         if delta is not None:
             run.arguments[id].append(delta)
-        elif not _is_json("".join(run.arguments.pop(id))):
+        elif not is_complete_json("".join(run.arguments.pop(id)) or "{}"):
             run.invalid_arguments.append(id)
 
     def _tool_result(self, run: _RunState, id: str) -> Iterator[Breach]:
@@ -430,15 +429,6 @@ def _was_cut(event: Mapping[str, Any]) -> bool:
     return (event.get("outcome") or {}).get("type") == "cancelled" or (
         isinstance(metadata, Mapping) and metadata.get("status") in ("cancelled", "incomplete")
     )
-
-
-def _is_json(arguments: str) -> bool:
-    """Return whether the arguments of a call are JSON, or empty, as those of a call without any."""
-    try:
-        msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    return True
 
 
 def _known_messages(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

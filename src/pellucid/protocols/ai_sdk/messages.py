@@ -17,13 +17,12 @@ calls. Here each step is a response again, and the results of its calls are the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET
 
 from ...conversation import join_messages
-from ...errors import RequestError
 from ...parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
@@ -100,25 +99,6 @@ class SteeringUIPart(msgspec.Struct):
     parts: list[dict[str, Any]]
 
 
-T = TypeVar("T")
-
-
-def _convert_part(raw: dict[str, Any], part_type: type[T], path: str) -> T:
-    """Convert a part to its type.
-
-    Raises:
-        RequestError: The part is invalid; `param` is its path.
-    """
-    try:
-        return convert(raw, part_type)
-    except RequestError as error:
-        param, message = error.info.param, error.info.message
-        separator = "." if param else ": "
-        raise RequestError(
-            f"{path}{separator}{message}", code=error.info.code, param=f"{path}.{param}" if param else path
-        ) from None
-
-
 # --- the conversation --------------------------------------------------------------------------------------------
 
 
@@ -134,8 +114,7 @@ def history_of(ui_messages: Sequence[UIMessage]) -> list[ModelMessage]:
         match message.role:
             case "system":
                 text = "".join(
-                    _convert_part(part, TextUIPart, f"{path}[{number}]").text
-                    for number, part in _of_type(message, "text")
+                    convert(part, TextUIPart, f"{path}[{number}]").text for number, part in _of_type(message, "text")
                 )
                 messages += [ModelRequest([SystemPromptPart(text)])] if text else []
             case "user":
@@ -169,9 +148,9 @@ def _user_messages(parts: list[dict[str, Any]], base_path: str) -> list[ModelMes
     for number, part in enumerate(parts):
         path, kind = f"{base_path}[{number}]", str(part.get("type"))
         if kind == "text":
-            contents.append(Text(_convert_part(part, TextUIPart, path).text))
+            contents.append(Text(convert(part, TextUIPart, path).text))
         elif kind == "file":
-            contents.append(_user_file(_convert_part(part, FileUIPart, path), path))
+            contents.append(_user_file(convert(part, FileUIPart, path), path))
         elif not kind.startswith(("data-", "source-", "step-")):
             raise invalid(f"{path}.type", f"a user's message can have text and files only, not {truncate(kind)!r}")
     if not contents:
@@ -226,20 +205,20 @@ class _AssistantMessage:
         if kind == "step-start":
             self._end_step()
         elif kind == "text":
-            self._text(_convert_part(raw, TextUIPart, path))
+            self._text(convert(raw, TextUIPart, path))
         elif kind == "reasoning":
-            self._reasoning(_convert_part(raw, TextUIPart, path))
+            self._reasoning(convert(raw, TextUIPart, path))
         elif kind == "file":
-            self._file(_convert_part(raw, FileUIPart, path))
+            self._file(convert(raw, FileUIPart, path))
         elif kind == "dynamic-tool":
-            self._tool(_convert_part(raw, ToolUIPart, path), raw.get("toolName"), path)
+            self._tool(convert(raw, ToolUIPart, path), raw.get("toolName"), path)
         elif kind.startswith("tool-"):
-            self._tool(_convert_part(raw, ToolUIPart, path), kind.removeprefix("tool-"), path)
+            self._tool(convert(raw, ToolUIPart, path), kind.removeprefix("tool-"), path)
         elif kind == SEAL_PART:
             self._add_seal(PartMetadata(raw.get("data")))
         elif kind == "steering-message":
             self._end_step()
-            self.messages += _user_messages(_convert_part(raw, SteeringUIPart, path).parts, f"{path}.parts")
+            self.messages += _user_messages(convert(raw, SteeringUIPart, path).parts, f"{path}.parts")
 
     def _end_step(self) -> None:
         parts = without_trailing_reasoning(with_visible_texts(self._response_parts), _is_content)
