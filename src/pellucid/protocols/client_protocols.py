@@ -51,11 +51,11 @@ class ClientRequest(Protocol):
         ...
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
-        """Return the call of the model.
+        """Return the call of the model, with the model's public name.
 
         Args:
             messages: The conversation.
-            server_tools: Functions that the server offers, in addition to the client's own.
+            server_tools: Functions that the server offers. A function of the client replaces one with the same name.
 
         Raises:
             RequestError: The request cannot be turned into a call.

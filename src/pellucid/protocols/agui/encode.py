@@ -215,11 +215,7 @@ class Encoder:
         return PING if self._frame is None else b""
 
     def start(self, *, queued: bool = False) -> bytes:
-        """Return the bytes that open the stream.
-
-        Args:
-            queued: Whether the request waits until the model is free; a comment reports it.
-        """
+        """Return the bytes that open the stream. A comment says if the request is `queued`."""
         started = e.RunStartedEvent(
             thread_id=self._thread_id,
             run_id=self._run_id,
@@ -231,15 +227,7 @@ class Encoder:
         return output + QUEUED if queued and self._frame is None else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """Encode the events of one batch.
-
-        Args:
-            events: The events, in order.
-            now: Not used: events have no time of their own (see `protocols.Encoder`).
-
-        Returns:
-            The bytes to send; empty if none of the events is shown.
-        """
+        """Encode the events of one batch (see `protocols.Encoder`). Events have no time of their own."""
         if self._seals_ahead and len(events) > 1:
             self._known_seals = seals_ahead(events)
         for index, event in enumerate(events):

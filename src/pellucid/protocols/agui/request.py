@@ -173,12 +173,7 @@ class Request(PlainRequest, frozen=True):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """Return the call of the model, with the model's public name.
-
-        Args:
-            messages: The messages to send; by default the conversation of the request.
-            server_tools: Tools of the server, offered with the client's tools. A client's tool replaces a server's
-                tool of the same name.
+        """Return the call of the model (see `ClientRequest`); by default, with the conversation of the request.
 
         Raises:
             RequestError: There is no message for a model.

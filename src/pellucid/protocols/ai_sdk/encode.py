@@ -151,11 +151,7 @@ class Encoder:
         self._generated_ids = 0
 
     def start(self, *, queued: bool = False) -> bytes:
-        """Return the bytes that open the stream.
-
-        Args:
-            queued: Whether the request waits until the model is free; a comment reports it.
-        """
+        """Return the bytes that open the stream. A comment says if the request is `queued`."""
         self._write(c.StartChunk(self._message_id, {"model": self._model}))
         output = self.feed([], 0)
         return output + QUEUED if queued else output

@@ -71,25 +71,16 @@ class Request(PlainRequest, frozen=True):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """Return the call of the model, with the model's public name.
-
-        Args:
-            messages: The messages to send; by default the conversation of the request.
-            server_tools: Tools of the server to offer.
-        """
+        """Return the call of the model (see `ClientRequest`); by default, with the conversation of the request."""
         effort = self.body.effort
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "off" else effort}
         messages = self.messages if messages is None else messages
         return ModelCall(self.body.model or "", list(messages), settings, merge_tools((), server_tools))
 
     def encoder(self, id: str, model: str, created: int, server_tools: Container[str]) -> Encoder:
-        """Return the encoder of the response.
+        """Return the encoder of the response (see `StatelessRequest`).
 
-        Args:
-            id: The id of the message, if the response does not continue the page's last message.
-            model: The public name of the model.
-            created: The time of the request. It is not used.
-            server_tools: The names of the server's tools. They are not used.
+        `id` is the id of the message, if the response does not continue the page's last message.
         """
         return Encoder(self.continued_message_id or id, model)
 

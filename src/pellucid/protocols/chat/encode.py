@@ -83,25 +83,13 @@ class Encoder:
         self._delta_suffix = _FRAME_END
 
     def start(self, *, queued: bool = False) -> bytes:
-        """Return the bytes that open the stream.
-
-        Args:
-            queued: Whether the request waits until the model is free, which a comment says.
-        """
+        """Return the bytes that open the stream. A comment says if the request is `queued`."""
         self._write(self._start_frame)
         opening = self.feed([], 0)
         return QUEUED + opening if queued and opening else opening
 
     def feed(self, events: Sequence[Event], now: int) -> bytes:
-        """Encode the events of one batch.
-
-        Args:
-            events: The events, in order.
-            now: The time of the batch, in milliseconds since 1970.
-
-        Returns:
-            The bytes to send; empty if none of these events is shown.
-        """
+        """Encode the events of one batch (see `protocols.Encoder`)."""
         builder, prefix = self._builder, self._delta_prefix
         for event in events:
             # Nearly all events are deltas.

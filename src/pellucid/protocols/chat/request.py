@@ -103,12 +103,7 @@ class Request(PlainRequest, frozen=True):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """Return the call of the model, with the model's public name.
-
-        Args:
-            messages: The conversation; by default, the question alone.
-            server_tools: Functions that the server offers.
-        """
+        """Return the call of the model (see `ClientRequest`); by default, with the question alone."""
         settings: ModelSettings = {} if self.effort is None else {"thinking": THINKING_LEVELS[self.effort]}
         return ModelCall(
             model=self.model or "",

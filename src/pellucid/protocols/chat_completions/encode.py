@@ -161,11 +161,7 @@ class Encoder:
         self._deployment: AnsweringDeployment | UnsetType = UNSET
 
     def start(self, *, queued: bool = False) -> bytes:
-        """Return the bytes that open the stream.
-
-        Args:
-            queued: Whether the request waits until the model is free, which a comment says.
-        """
+        """Return the bytes that open the stream. A comment says if the request is `queued`."""
         opening = self._delta_prefix + b'"role":"assistant","content":null' + self._delta_suffix
         return QUEUED + opening if queued else opening
 

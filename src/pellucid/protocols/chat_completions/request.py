@@ -68,14 +68,7 @@ class Request(PlainRequest, frozen=True):
         return frozenset(tool.name for tool in self.functions)
 
     def encoder(self, id: str, model: str, created: int, server_tools: Container[str]) -> Encoder:
-        """Return the encoder of the answer.
-
-        Args:
-            id: The id of the completion.
-            model: The model's public name.
-            created: The time of the request, in seconds since 1970.
-            server_tools: The names of the functions that the server calls.
-        """
+        """Return the encoder of the answer (see `StatelessRequest`)."""
         return Encoder(
             id,
             model,
@@ -97,11 +90,7 @@ class Request(PlainRequest, frozen=True):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """Return the call of the model, with the model's public name.
-
-        Args:
-            messages: The conversation; by default, that of the request.
-            server_tools: Functions that the server offers, in addition to the client's own.
+        """Return the call of the model (see `ClientRequest`); by default, with the conversation of the request.
 
         Raises:
             RequestError: `tool_choice` is invalid for these functions.

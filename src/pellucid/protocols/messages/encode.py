@@ -128,11 +128,7 @@ class Encoder:
         self._usage = Usage()
 
     def start(self, *, queued: bool = False) -> bytes:
-        """Return the bytes that open the stream.
-
-        Args:
-            queued: Whether the request waits until the model is free; then a ping follows.
-        """
+        """Return the bytes that open the stream. A ping follows if the request is `queued`."""
         message = t.Message(
             id=self._id,
             model=self._model,

@@ -67,14 +67,7 @@ class Request(PlainRequest, frozen=True):
         return frozenset(tool.name for tool in self.functions)
 
     def encoder(self, id: str, model: str, created: int, server_tools: Container[str]) -> Encoder:
-        """Return the encoder of the answer.
-
-        Args:
-            id: The id of the message.
-            model: The model's public name.
-            created: Not used: the protocol has no time.
-            server_tools: The names of the functions that the server calls.
-        """
+        """Return the encoder of the answer (see `StatelessRequest`). The protocol has no time."""
         thinking = self.body.thinking
         return Encoder(
             id,
@@ -91,11 +84,7 @@ class Request(PlainRequest, frozen=True):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """Return the call of the model, with the model's public name.
-
-        Args:
-            messages: The conversation; by default, that of the request.
-            server_tools: Functions that the server offers, in addition to the client's own.
+        """Return the call of the model (see `ClientRequest`); by default, with the conversation of the request.
 
         Raises:
             RequestError: `tool_choice` is invalid for these functions.

@@ -127,11 +127,7 @@ class Encoder:
         return PING if self._framing == "events" else b""
 
     def start(self, *, queued: bool = False) -> bytes:
-        """Return the events that open the stream.
-
-        Args:
-            queued: Whether the request waits until the model is free.
-        """
+        """Return the events that open the stream."""
         if queued:
             self.response.status = "queued"
         self._response_event("created")
@@ -139,15 +135,7 @@ class Encoder:
         return self.feed([], 0)
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """Encode the events of one batch.
-
-        Args:
-            events: The events, in order.
-            now: The time of the batch, in milliseconds since 1970.
-
-        Returns:
-            The bytes to send; empty if none of these events is shown.
-        """
+        """Encode the events of one batch (see `protocols.Encoder`)."""
         for event in events:
             if type(event) is not PartDeltaEvent:
                 if self._cut_thought is not None:

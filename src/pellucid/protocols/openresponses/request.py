@@ -165,11 +165,7 @@ class Request(PlainRequest, frozen=True):
         return messages_of(self.body.input or [], context, collected if is_whole_history else None)
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
-        """Return the call of the model, with the model's public name.
-
-        Args:
-            messages: The conversation.
-            server_tools: Functions that the server offers. A function of the client replaces one with the same name.
+        """Return the call of the model (see `ClientRequest`).
 
         Raises:
             RequestError: `tool_choice` is invalid for these functions.
