@@ -43,15 +43,12 @@ from pellucid.parts import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pellucid.protocols import agui, ai_sdk, chat
+from pellucid.protocols import agui, ai_sdk, chat, chat_completions, messages
 from pellucid.protocols.agui import encode as agui_encode
 from pellucid.protocols.agui.verify import verify as verify_agui
-from pellucid.protocols.ai_sdk import encode as ai_sdk_encode
 from pellucid.protocols.ai_sdk.verify import verify as verify_ai_sdk
 from pellucid.protocols.chat import answer_builder as chat_account
 from pellucid.protocols.chat.verify import verify as verify_chat
-from pellucid.protocols.chat_completions import encode as chat_completions_encode
-from pellucid.protocols.messages import encode as messages_encode
 from pellucid.protocols.openresponses import Encoder, parse_request
 from pellucid.protocols.openresponses import encode as openresponses_encode
 from pellucid.protocols.openresponses.verify import verify
@@ -114,10 +111,10 @@ is a part when an encoder receives it; the chat's endpoint reads side events of 
 
 HANDLERS: dict[str, Collection[type[Any]]] = {
     "agui": agui_encode.HANDLERS,
-    "ai_sdk": ai_sdk_encode.HANDLERS,
+    "ai_sdk": ai_sdk.Encoder.HANDLERS,
     "chat": chat_account.HANDLERS,
-    "chat_completions": chat_completions_encode.HANDLERS,
-    "messages": messages_encode.HANDLERS,
+    "chat_completions": chat_completions.Encoder.HANDLERS,
+    "messages": messages.Encoder.HANDLERS,
     "openresponses": openresponses_encode.HANDLERS,
 }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ..events import Event, PartDeltaEvent
 from ..parts import BuiltinToolCallPart, ToolCallPart, Usage
 
 V = TypeVar("V")
@@ -23,6 +24,37 @@ PARAGRAPH_BREAK = "\n\n"
 
 to_json = msgspec.json.Encoder().encode
 """Encodes as JSON, faster than `msgspec.json.encode`."""
+
+
+Handlers: TypeAlias = Mapping[type[Any], Callable[[Any, Any], None]]
+"""The handler of each kind of event except deltas. Events that are not listed are not shown."""
+
+
+class BatchEncoder:
+    """Base of encoders (see `protocols.Encoder`): passes each event of a batch to its handler."""
+
+    HANDLERS: ClassVar[Handlers]
+    ping = PING
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._out: list[bytes] = []
+
+    def feed(self, events: list[Event], now: int) -> bytes:
+        """Encode the events of one batch."""
+        for event in events:
+            if type(event) is PartDeltaEvent:
+                self._delta(event)
+            elif not self.ended:
+                handler = self.HANDLERS.get(type(event))
+                if handler is not None:
+                    handler(self, event)
+        output = b"".join(self._out)
+        self._out.clear()
+        return output
+
+    def _delta(self, event: PartDeltaEvent) -> None:
+        raise NotImplementedError
 
 
 def complete_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[str, str]:

@@ -242,10 +242,7 @@ class Encoder:
         return output
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Return a function that encodes the text of one more delta like the last (see `protocols.Encoder`).
-
-        The text must be encodable as UTF-8. The result is None where the next delta needs an event.
-        """
+        """Return a function that encodes the text of further deltas; None where the next delta needs an event."""
         is_plain = self._open_part is not None and not self._open_part.next_prefix and self._frame is None
         return self._encode_text if is_plain else None
 

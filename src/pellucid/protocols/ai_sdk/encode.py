@@ -31,7 +31,7 @@ their types.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET
@@ -39,7 +39,6 @@ from msgspec import UNSET
 from ...accumulator import TEXT_FIELD
 from ...events import (
     AnsweringDeployment,
-    Event,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
@@ -63,7 +62,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
-from ..encoding import DONE, PING, QUEUED, safe_counts, to_json
+from ..encoding import DONE, QUEUED, BatchEncoder, Handlers, safe_counts, to_json
 from . import chunks as c
 from .chunks import METADATA_KEY, FinishReason
 
@@ -120,7 +119,7 @@ def finish_reason(end: RunEndEvent, *, has_pending_calls: bool) -> FinishReason:
             return "tool-calls" if has_pending_calls else "stop"
 
 
-class Encoder:
+class Encoder(BatchEncoder):
     """Encodes one message: `start` and `feed` return the bytes to send.
 
     Args:
@@ -128,12 +127,9 @@ class Encoder:
         model: The public name of the model.
     """
 
-    ping = PING
-
     def __init__(self, message_id: str, model: str) -> None:
-        self.ended = False
+        super().__init__()
         self._message_id, self._model = replace_surrogates(message_id), replace_surrogates(model)
-        self._out: list[bytes] = []
         self._in_step = False
         self._deployment: AnsweringDeployment | None = None
         self._open_item: _OpenItem | None = None
@@ -156,29 +152,8 @@ class Encoder:
         output = self.feed([], 0)
         return output + QUEUED if queued else output
 
-    def feed(self, events: list[Event], now: int) -> bytes:
-        """Encode the events of one batch; the result is empty if none of them is shown.
-
-        Args:
-            events: The events, in order.
-            now: The time of the batch. This protocol does not send it.
-        """
-        for event in events:
-            if type(event) is PartDeltaEvent:
-                self._delta(event)
-            elif not self.ended:
-                handler = HANDLERS.get(type(event))
-                if handler is not None:
-                    handler(self, event)
-        output = b"".join(self._out)
-        self._out.clear()
-        return output
-
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Return a function that encodes the text of one more delta like the last (see `protocols.Encoder`).
-
-        The text must be encodable as UTF-8. The result is None where the next delta needs an event.
-        """
+        """Return a function that encodes the text of further deltas; None where the next delta needs an event."""
         return self._encode_text if self._delta_prefix is not None else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
@@ -435,6 +410,16 @@ class Encoder:
     def _write(self, chunk: c.Chunk) -> None:
         self._out.append(b"data: " + to_json(chunk) + b"\n\n")
 
+    HANDLERS: ClassVar[Handlers] = {
+        ResponseStartEvent: _turn_start,
+        ItemStartEvent: _item_start,
+        ItemEndEvent: _item_end,
+        PartStartEvent: _part_start,
+        PartEndEvent: _part_end,
+        FunctionToolResultEvent: _tool_result,
+        RunEndEvent: _run_end,
+    }
+
 
 _TOOL_INPUTS = (c.ToolInputAvailableChunk, c.ToolInputErrorChunk)
 
@@ -490,14 +475,3 @@ _PART_END_HANDLERS: dict[type[ModelResponsePart], Callable[[Encoder, Any, _OpenI
     FilePart: Encoder._file_end,
     SealedPart: Encoder._sealed_end,
 }
-
-HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
-    ResponseStartEvent: Encoder._turn_start,
-    ItemStartEvent: Encoder._item_start,
-    ItemEndEvent: Encoder._item_end,
-    PartStartEvent: Encoder._part_start,
-    PartEndEvent: Encoder._part_end,
-    FunctionToolResultEvent: Encoder._tool_result,
-    RunEndEvent: Encoder._run_end,
-}
-"""The handler of each kind of event but deltas, which `feed` handles. Other events are not shown."""

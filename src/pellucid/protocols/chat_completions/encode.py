@@ -30,7 +30,7 @@ The functions at the beginning convert log-probabilities, citations and usage to
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import UNSET, UnsetType
 
@@ -38,7 +38,6 @@ from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
     AnsweringDeployment,
-    Event,
     FunctionToolResultEvent,
     ItemEndEvent,
     ItemStartEvent,
@@ -51,7 +50,16 @@ from ...events import (
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
-from ..encoding import DONE, PARAGRAPH_BREAK, PING, QUEUED, complete_arguments, or_unset, to_json
+from ..encoding import (
+    DONE,
+    PARAGRAPH_BREAK,
+    QUEUED,
+    BatchEncoder,
+    Handlers,
+    complete_arguments,
+    or_unset,
+    to_json,
+)
 from . import types as t
 from .types import error_payload
 
@@ -105,7 +113,7 @@ _REASONING_FIELDS: dict[t.ReasoningFields, tuple[str, ...]] = {
 }
 
 
-class Encoder:
+class Encoder(BatchEncoder):
     """Encodes one completion.
 
     `start` and `feed` return bytes to send. `completion` is the complete answer, once the run has ended.
@@ -120,8 +128,6 @@ class Encoder:
         server_tools: The names of the functions whose calls the server answers.
     """
 
-    ping = PING
-
     def __init__(
         self,
         id: str,
@@ -133,7 +139,7 @@ class Encoder:
         obfuscate: bool = False,
         server_tools: Container[str] = frozenset(),
     ) -> None:
-        self.ended = False
+        super().__init__()
         self.error: ErrorInfo | None = None
         """Why the run failed. The complete answer is then this error, with its status."""
         self._id, self._model, self._created = replace_surrogates(id), replace_surrogates(model), created
@@ -146,7 +152,6 @@ class Encoder:
         self._delta_prefix = self._frame_prefix + b'{"index":0,"delta":{'
         self._frame_suffix = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._delta_suffix = b'},"finish_reason":null}]' + self._frame_suffix
-        self._out: list[bytes] = []
         self._state = _MessageState()
         self._item_id: str | None = None
         self._is_hidden_call = False
@@ -165,33 +170,8 @@ class Encoder:
         opening = self._delta_prefix + b'"role":"assistant","content":null' + self._delta_suffix
         return QUEUED + opening if queued else opening
 
-    def feed(self, events: list[Event], now: int) -> bytes:
-        """Encode the events of one batch.
-
-        Args:
-            events: The events, in order.
-            now: Not used: this protocol has no time except that of the request.
-
-        Returns:
-            The bytes to send; empty if none of these events is shown.
-        """
-        for event in events:
-            if type(event) is PartDeltaEvent:
-                self._delta(event)
-            else:
-                handler = HANDLERS.get(type(event))
-                if handler is not None:
-                    handler(self, event)
-        output = b"".join(self._out)
-        self._out.clear()
-        return output
-
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Return a function that encodes the text of one more delta like the last, if UTF-8 can hold it.
-
-        Returns:
-            The function; None where the next delta needs an event.
-        """
+        """Return a function that encodes the text of further deltas; None where the next delta needs an event."""
         part = self._part
         return self._encode_text if part is not None and not part.separator and not self._obfuscate else None
 
@@ -398,6 +378,16 @@ class Encoder:
             suffix = b'},"finish_reason":"%b"}]%b%b' % (finish_reason.encode(), deployment, self._frame_suffix)
         self._out.append(self._delta_prefix + to_json(delta)[1:-1] + suffix)
 
+    HANDLERS: ClassVar[Handlers] = {
+        ResponseStartEvent: _turn_start,
+        ItemStartEvent: _item_start,
+        ItemEndEvent: _item_end,
+        PartStartEvent: _part_start,
+        PartEndEvent: _part_end,
+        FunctionToolResultEvent: _tool_result,
+        RunEndEvent: _run_end,
+    }
+
 
 class _MessageState:
     """The content of the message so far, from the ends of its parts."""
@@ -436,17 +426,3 @@ _ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any], None]] = {
     RefusalPart: Encoder._refusal_end,
     ToolCallPart: Encoder._call_end,
 }
-
-HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
-    ResponseStartEvent: Encoder._turn_start,
-    ItemStartEvent: Encoder._item_start,
-    ItemEndEvent: Encoder._item_end,
-    PartStartEvent: Encoder._part_start,
-    PartEndEvent: Encoder._part_end,
-    FunctionToolResultEvent: Encoder._tool_result,
-    RunEndEvent: Encoder._run_end,
-}
-"""The handler of each kind of event except deltas, which `feed` handles itself.
-
-Events that are not listed are not shown.
-"""

@@ -21,7 +21,7 @@ An encoder is pure, and encodes one batch as one piece of bytes. Deltas are writ
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -30,7 +30,6 @@ from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
     AnsweringDeployment,
-    Event,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
@@ -56,7 +55,7 @@ from ...parts import (
 from ...server_tool_blocks import WIRE, call_block, result_block
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
-from ..encoding import PARAGRAPH_BREAK, or_unset, to_json
+from ..encoding import PARAGRAPH_BREAK, BatchEncoder, Handlers, or_unset, to_json
 from . import types as t
 from .types import error_body
 
@@ -70,17 +69,16 @@ _NATIVE_STOP_REASONS: dict[str | None, t.StopReason] = {
 }
 """Reasons of Anthropic's models that say more than the unified ones."""
 
+PING = sse_event(to_json(t.Ping()), "ping")
 
-class Encoder:
+
+class Encoder(BatchEncoder):
     """Encodes one message.
 
     `start` and `feed` return bytes to send. `message` is the complete answer, once the run has ended.
     """
 
-    @property
-    def ping(self) -> bytes:
-        """The protocol's own event for silence."""
-        return PING
+    ping = PING
 
     def __init__(
         self,
@@ -100,13 +98,13 @@ class Encoder:
             server_tools: The names of the functions whose calls the server answers.
             stop_sequences: Texts at which the model stops.
         """
+        super().__init__()
         self.error: ErrorInfo | None = None
         """Why the run failed. The complete answer is then this error, with its status."""
         self._id, self._model = replace_surrogates(id), replace_surrogates(model)
         self._omit_thinking = omit_thinking
         self._server_tools = server_tools
         self._stop_sequences = stop_sequences
-        self._out: list[bytes] = []
         self._content: list[dict[str, Any]] = []
         """The blocks that have ended, and the open one."""
         self._block: _Block | None = None
@@ -140,33 +138,8 @@ class Encoder:
         opening = _event("message_start", t.MessageStart(message))
         return opening + PING if queued else opening
 
-    def feed(self, events: list[Event], now: int) -> bytes:
-        """Encode the events of one batch.
-
-        Args:
-            events: The events, in order.
-            now: Not used: this protocol has no time.
-
-        Returns:
-            The bytes to send; empty if none of these events is shown.
-        """
-        for event in events:
-            if type(event) is PartDeltaEvent:
-                self._delta(event)
-            else:
-                handler = HANDLERS.get(type(event))
-                if handler is not None:
-                    handler(self, event)
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
-
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Return a function that encodes the text of one more delta like the last, if UTF-8 can hold it.
-
-        Returns:
-            The function; None where the next delta needs an event.
-        """
+        """Return a function that encodes the text of further deltas; None where the next delta needs an event."""
         block = self._block
         return self._encode_text if block is not None and not block.separator and self._next_block is None else None
 
@@ -336,6 +309,7 @@ class Encoder:
             self._stop_reason = _STOP_REASONS.get(event.finish_reason, "end_turn")
 
     def _run_end(self, event: RunEndEvent) -> None:
+        self.ended = True
         self._usage = event.usage
         if event.status == "failed":
             self.error = event.failure
@@ -364,6 +338,16 @@ class Encoder:
             estimated=True if output_tokens is None else UNSET,
             cost=or_unset(usage.cost),
         )
+
+    HANDLERS: ClassVar[Handlers] = {
+        ResponseStartEvent: _turn_start,
+        ResponseEndEvent: _turn_end,
+        ItemStartEvent: _item_start,
+        ItemEndEvent: _item_end,
+        PartStartEvent: _part_start,
+        PartEndEvent: _part_end,
+        RunEndEvent: _run_end,
+    }
 
 
 class _Block:
@@ -446,20 +430,3 @@ def _citations(part: TextPart) -> list[dict[str, Any]]:
 
 def _event(name: str, value: Any) -> bytes:
     return sse_event(to_json(value), name)
-
-
-PING = _event("ping", t.Ping())
-
-HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
-    ResponseStartEvent: Encoder._turn_start,
-    ResponseEndEvent: Encoder._turn_end,
-    ItemStartEvent: Encoder._item_start,
-    ItemEndEvent: Encoder._item_end,
-    PartStartEvent: Encoder._part_start,
-    PartEndEvent: Encoder._part_end,
-    RunEndEvent: Encoder._run_end,
-}
-"""The handler of each kind of event except deltas, which `feed` handles itself.
-
-Events that are not listed are not shown.
-"""

@@ -175,11 +175,7 @@ class Encoder:
         return output
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Return a function that encodes the text of one more delta like the last, if UTF-8 can hold it.
-
-        Returns:
-            The function; None where the next delta needs an event.
-        """
+        """Return a function that encodes the text of further deltas; None where the next delta needs an event."""
         part = self._part
         is_plain = part is not None and part.argument is None and not self._obfuscate and self._sequence > self._after
         return self._encode_text if is_plain else None
