@@ -97,13 +97,6 @@ def test_batch_boundaries_change_no_byte_and_split_no_event(
     assert all(piece.endswith(b"\n\n") for piece in pieces if piece)
 
 
-@given(runs(), dialects, st.booleans())
-def test_another_frame_has_the_same_events(batches: list[list[Event]], dialect: DialectName, chunks: bool) -> None:
-    framed = encoded(batches, dialect, chunks=chunks, frame=lambda one: encode_event(one) + b"\n")
-    events = [json.loads(line) for line in framed.splitlines()]
-    assert events == streamed(batches, dialect, chunks=chunks)
-
-
 @given(turns, st.integers(0, 60), dialects)
 def test_a_run_interrupted_at_any_event_closes_everything(script: Any, count: int, dialect: DialectName) -> None:
     """As when the gateway itself fails and can only report the end of the run."""
@@ -177,7 +170,7 @@ def test_events_add_up_to_the_messages_of_the_snapshot(batches: list[list[Event]
 @pytest.mark.needs("node")
 def test_the_binary_transport_carries_the_same_events() -> None:
     examples = several(runs(), share=5)
-    binary = [(encoded(batches, frame=proto.encode_frame), proto.MEDIA_TYPE) for batches in examples]
+    binary = [(encoded(batches, binary=True), proto.MEDIA_TYPE) for batches in examples]
     text = [(encoded(batches), "text/event-stream") for batches in examples]
     for one, other in zip(agui_node.play("1.0.0", binary), agui_node.play("1.0.0", text), strict=True):
         assert (one["accepted"], one["events"]) == (True, other["events"])

@@ -81,6 +81,7 @@ from .messages import (
     VideoContent,
 )
 from .metadata import carrier_id, make_metadata, message_id, span_id
+from .proto import delta_frame_encoder, encode_frame
 from .run_end import outcome_of, seals_ahead, usage_of, with_gateway_fields
 from .side_events import SideEvents
 
@@ -130,12 +131,6 @@ def _content_part(content: UserContent) -> ContentPart:
     return _MEDIA[content.kind](source=source)
 
 
-FrameEncoder = Callable[[e.AGUIEvent], bytes]
-"""Encodes one event."""
-DeltaEncoderFactory = Callable[[e.AGUIEvent], Callable[[str], bytes]]
-"""Takes one delta event of a message, and returns a function that encodes further deltas of it by their text."""
-
-
 class Encoder:
     """Encodes the stream of one run: `start` and `feed` return the bytes to send.
 
@@ -152,8 +147,7 @@ class Encoder:
         snapshot: Whether the run ends with MESSAGES_SNAPSHOT; None for the dialect's default.
         ahead: Whether a token may be sent on the start of its item if the batch holds the whole item (in the proposal).
             Without it the output does not depend on how events are batched.
-        frame: Encodes one event, if not as a server-sent event.
-        deltas: Makes the encoder of a message's deltas, to the same bytes as `frame`.
+        binary: Whether events are protobuf frames (`proto`), and not server-sent events.
     """
 
     def __init__(
@@ -170,8 +164,7 @@ class Encoder:
         history: Sequence[Message] = (),
         snapshot: bool | None = None,
         ahead: bool = True,
-        frame: FrameEncoder | None = None,
-        deltas: DeltaEncoderFactory | None = None,
+        binary: bool = False,
     ) -> None:
         self.dialect = dialect if isinstance(dialect, Dialect) else DIALECTS[dialect]
         self.ended = False
@@ -185,8 +178,7 @@ class Encoder:
         self._seals_ahead = ahead and self._seals and self.dialect.seal_carrier == "span"
         self._chunks = chunks
         self._model = model
-        self._frame = frame
-        self._deltas = deltas
+        self._binary = binary
         self._out: list[bytes] = []
         wants_snapshot = self.dialect.ends_with_snapshot if snapshot is None else snapshot
         self._client_messages = ClientMessages(history) if wants_snapshot else None
@@ -212,7 +204,7 @@ class Encoder:
     @property
     def ping(self) -> bytes:
         """A comment; the binary form has none."""
-        return PING if self._frame is None else b""
+        return b"" if self._binary else PING
 
     def start(self, *, queued: bool = False) -> bytes:
         """Return the bytes that open the stream. A comment says if the request is `queued`."""
@@ -224,7 +216,7 @@ class Encoder:
         )
         self._write(started)
         output = self.feed([], 0)
-        return output + QUEUED if queued and self._frame is None else output
+        return output + QUEUED if queued and not self._binary else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
         """Encode the events of one batch (see `protocols.Encoder`). Events have no time of their own."""
@@ -243,7 +235,7 @@ class Encoder:
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """Return a function that encodes the text of further deltas; None where the next delta needs an event."""
-        is_plain = self._open_part is not None and not self._open_part.next_prefix and self._frame is None
+        is_plain = self._open_part is not None and not self._open_part.next_prefix and not self._binary
         return self._encode_text if is_plain else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
@@ -269,13 +261,10 @@ class Encoder:
             if self._pending_part is None or self._open_item is None:
                 return
             message = self._message_for(self._open_item, self._pending_part)
-        if self._frame is not None:
+        if self._binary:
             prefix, message.next_prefix = message.next_prefix, ""
-            if self._deltas is None:
-                self._write_event(message.delta_event(prefix + text))
-                return
             if message.encode_delta is None:
-                message.encode_delta = self._deltas(message.sample_delta)
+                message.encode_delta = delta_frame_encoder(message.sample_delta)
             self._out.append(message.encode_delta(prefix + text))
             return
         try:
@@ -578,7 +567,7 @@ class Encoder:
         self._append(event)
 
     def _append(self, event: e.AGUIEvent) -> None:
-        self._out.append(sse_event(e.encode_event(event)) if self._frame is None else self._frame(event))
+        self._out.append(encode_frame(event) if self._binary else sse_event(e.encode_event(event)))
 
 
 class _OpenItem:
@@ -639,7 +628,7 @@ class _OpenMessage:
         # {"type":…,"messageId":…,"delta":"x"}, up to the value of delta.
         self.delta_prefix = b"data: " + e.encode_event(self.sample_delta)[: -len(b'"x"}')]
         self.encode_delta: Callable[[str], bytes] | None = None
-        """Encodes its deltas by their text; set with the first delta, if the encoder was given `deltas`."""
+        """Encodes its deltas by their text; set with the first delta of the binary transport."""
 
     def delta_event(self, text: str) -> e.AGUIEvent:
         return replace(self._delta_template, delta=text)

@@ -10,7 +10,6 @@ from .. import StoredRunHeader
 from .dialects import DialectName
 from .encode import Encoder
 from .messages import Message
-from .proto import delta_frame_encoder, encode_frame
 
 PROTOCOL = "agui"
 """The protocol's name, in stored runs and in the options of the command line."""
@@ -52,6 +51,5 @@ class RunHeader(StoredRunHeader, frozen=True, kw_only=True):
             history=history,
             ahead=not self.stored,  # a stored run is the same to the byte whenever it is read
             snapshot=self.snapshot,
-            frame=encode_frame if binary else None,
-            deltas=delta_frame_encoder if binary else None,
+            binary=binary,
         )
