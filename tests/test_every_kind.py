@@ -195,7 +195,7 @@ CHAT = {
 
 
 def chat_events(events: list[Event]) -> list[dict[str, Any]]:
-    encoder = chat.Encoder("evt_1", "chat_1", "m", 0)
+    encoder = chat.Encoder(chat.message_started("evt_1", "chat_1", "m", 0))
     stream = encoder.start() + encoder.feed(events, 0)
     assert verify_chat(stream) == []
     return [msgspec.json.decode(frame.split(b"\ndata: ")[1]) for frame in stream.split(b"\n\n")[:-1]]

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from pellucid.events import Event
-from pellucid.protocols.chat import Encoder
+from pellucid.protocols.chat import Encoder, message_started
 from pellucid.protocols.chat.frames import Frame
 from pellucid.protocols.chat.verify import verify
 from tests.agui.agui_kit import runs as odd_runs
@@ -24,8 +24,8 @@ runs: st.SearchStrategy[list[Event]] = st.one_of(
 """Complete runs: every kind of part and ending, with seals, summaries, side events and lone surrogates."""
 
 
-def make_encoder(**more: Any) -> Encoder:
-    return Encoder("evt_1", "chat_1", "m", NOW - 5, **more)
+def make_encoder(*, after: int = -1, live: bool = False, **more: Any) -> Encoder:
+    return Encoder(message_started("evt_1", "chat_1", "m", NOW - 5, **more), after=after, live=live)
 
 
 def encode(events: Sequence[Event], cuts: Sequence[int] = (), **more: Any) -> bytes:

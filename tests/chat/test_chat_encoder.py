@@ -14,7 +14,7 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Event, PartEndEvent, RunEndEvent
 from pellucid.fold import fold
 from pellucid.parts import ModelResponse, Origin, RefusalPart, TextPart, ThinkingPart, Usage
-from pellucid.protocols.chat import build_answer
+from pellucid.protocols.chat import build_answer, message_started
 from pellucid.protocols.encoding import QUEUED
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
@@ -99,7 +99,8 @@ def test_streamed_text_equals_the_final_event_and_the_run(events: list[Event]) -
 def test_build_answer_returns_the_event_of_the_stream(events: list[Event]) -> None:
     encoder = make_encoder(effort_level="high")
     frames = decode_typed(encoder.start() + encoder.feed(events, NOW))
-    event = build_answer("evt_1", "chat_1", "m", NOW - 5, [(NOW, events)], effort_level="high")
+    start_frame = message_started("evt_1", "chat_1", "m", NOW - 5, effort_level="high")
+    event = build_answer(start_frame, [(NOW, events)])
     assert encoder.ended
     assert msgspec.json.decode(msgspec.json.encode(event), type=type(event)) == frames[-1].event  # type: ignore[union-attr]
     assert encoder.event == event

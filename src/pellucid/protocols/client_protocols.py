@@ -267,7 +267,7 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         chat.PATHS,
         ErrorFormat(chat.error_body),
         lambda mint, model, *_: chat.Encoder(
-            mint(chat.ANSWER_PREFIX), mint(chat.CONVERSATION_PREFIX), model, CAPTURED_TIME
+            chat.message_started(mint(chat.ANSWER_PREFIX), mint(chat.CONVERSATION_PREFIX), model, CAPTURED_TIME)
         ),
         lambda stream, _: verify_chat(stream),
         lambda model, text, _: {**_model(model), "text": text},

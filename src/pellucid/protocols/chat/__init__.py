@@ -1,7 +1,7 @@
 """The protocol of the chat: `POST /api/chat`, for a page that shows a model's reasoning live, and then its answer.
 
 * `parse_request(body)` returns the question as a `Request`.
-* `encoder = Encoder(event_id, conversation_id, model, created_at, view=…, effort_level=…, after=…)` encodes the answer.
+* `encoder = Encoder(message_started(event_id, conversation_id, model, created_at, …), after=…)` encodes the answer.
 * `encoder.start()` and `encoder.feed(events, now)` return its frames.
 * `encoder.event` is its canonical event; `build_answer(…)` makes it without a stream.
 * `build_question(…)` returns the canonical event of the question.
@@ -21,7 +21,7 @@ from .attachments import (
     stored_attachments,
 )
 from .encode import Encoder, build_answer, build_question
-from .frames import error_body
+from .frames import MessageStarted, error_body, message_started
 from .request import THINKING_LEVELS, Request, clean_instructions, parse_request
 from .types import (
     ANSWER_PREFIX,
@@ -59,6 +59,7 @@ __all__ = [
     "Encoder",
     "Limits",
     "Medium",
+    "MessageStarted",
     "Question",
     "Request",
     "Segment",
@@ -72,6 +73,7 @@ __all__ = [
     "download_of",
     "error_body",
     "medium_of",
+    "message_started",
     "parse_attachment_id",
     "parse_request",
     "question_id",

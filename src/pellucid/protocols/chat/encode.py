@@ -29,13 +29,11 @@ from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent, SideEvent
 from ...unicode import json_safe, replace_surrogates
-from ...view import View
 from ..encoding import PING, QUEUED, to_json
 from . import frames as f
 from . import types as t
 from .answer_builder import AnswerBuilder, OpenText
 from .attachments import StoredAttachment, attachment_infos
-from .frames import message_started
 from .types import question_id
 
 _FRAME_END = b"}\n\n"
@@ -47,12 +45,7 @@ class Encoder:
     `start` and `feed` return bytes to send. `event` is the canonical event in its present state.
 
     Args:
-        event_id: The id of the answer's event.
-        conversation_id: The id of the chat.
-        model: The model's public name.
-        created_at: The time of the question, in milliseconds since 1970.
-        view: The view in which this reader gets reasoning.
-        effort_level: The effort that was requested of the model.
+        start_frame: The event that starts the answer.
         after: The number of the last frame that the reader has. Frames up to it are not sent again.
         live: Whether the run is going on. A wait for its model is then shown, in a comment, which has no number and no
             place in the message.
@@ -60,20 +53,9 @@ class Encoder:
 
     ping = PING
 
-    def __init__(
-        self,
-        event_id: str,
-        conversation_id: str,
-        model: str,
-        created_at: int,
-        *,
-        view: View = "raw",
-        effort_level: str | None = None,
-        after: int = -1,
-        live: bool = False,
-    ) -> None:
-        self._start_frame = f.message_started(event_id, conversation_id, model, created_at, view, effort_level)
-        self._builder = AnswerBuilder(self._start_frame, self._write)
+    def __init__(self, start_frame: f.MessageStarted, *, after: int = -1, live: bool = False) -> None:
+        self._start_frame = start_frame
+        self._builder = AnswerBuilder(start_frame, self._write)
         self._after = after
         self._live = live
         self._number = 0
@@ -168,28 +150,14 @@ def _encode_frame(frame: Any) -> bytes:
         return to_json(json_safe(frame))
 
 
-def build_answer(
-    event_id: str,
-    conversation_id: str,
-    model: str,
-    created_at: int,
-    batches: Iterable[tuple[int, Sequence[Event]]],
-    *,
-    view: View = "raw",
-    effort_level: str | None = None,
-) -> t.Answer:
+def build_answer(start_frame: f.MessageStarted, batches: Iterable[tuple[int, Sequence[Event]]] = ()) -> t.Answer:
     """Return the event with which a stream of these batches would end.
 
     Args:
-        event_id: The id of the answer's event.
-        conversation_id: The id of the chat.
-        model: The model's public name.
-        created_at: The time of the question, in milliseconds since 1970.
+        start_frame: The event that starts the answer.
         batches: Pairs of a batch's time, in milliseconds since 1970, and its redacted events.
-        view: The view in which the reader gets reasoning.
-        effort_level: The effort that was requested of the model.
     """
-    builder = AnswerBuilder(message_started(event_id, conversation_id, model, created_at, view, effort_level))
+    builder = AnswerBuilder(start_frame)
     for now, events in batches:
         builder.feed(events, now)
     return builder.answer

@@ -41,9 +41,24 @@ class MessageStarted(_MessageFrame, kw_only=True, tag="message_started"):
 
 
 def message_started(
-    event_id: str, conversation_id: str, model: str, created_at: int, view: View, effort_level: str | None
+    event_id: str,
+    conversation_id: str,
+    model: str,
+    created_at: int,
+    *,
+    view: View = "raw",
+    effort_level: str | None = None,
 ) -> MessageStarted:
-    """Return the event that starts an answer. What UTF-8 cannot hold is replaced by U+FFFD."""
+    """Return the event that starts an answer. What UTF-8 cannot hold is replaced by U+FFFD.
+
+    Args:
+        event_id: The id of the answer's event.
+        conversation_id: The id of the chat.
+        model: The model's public name.
+        created_at: The time of the question, in milliseconds since 1970.
+        view: The view in which the reader gets reasoning.
+        effort_level: The effort that was requested of the model.
+    """
     return MessageStarted(
         event_id=replace_surrogates(event_id),
         conversation_id=replace_surrogates(conversation_id),

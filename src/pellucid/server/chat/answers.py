@@ -15,13 +15,13 @@ import msgspec
 from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols import StoredRunHeader
-from ...protocols.chat import PROTOCOL, Answer, Encoder, build_answer
+from ...protocols.chat import PROTOCOL, Answer, Encoder, MessageStarted, build_answer, message_started
 from ...protocols.chat.types import SetFeedback
 from ...protocols.decoding import decode, invalid
 from ...runs.replay import FinishedLog, LiveLog
 from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
-from ...view import Redactor, Viewer
+from ...view import Redactor, View, Viewer
 from ..exchange import Exchange, parse_int
 from ..feed import ConversationChanged, window_of
 from ..services import Services
@@ -39,6 +39,12 @@ class ChatRunHeader(StoredRunHeader, frozen=True, kw_only=True):
     created_at: int
     """In milliseconds since 1970."""
     effort: str | None = None
+
+    def start_frame(self, event_id: str, view: View) -> MessageStarted:
+        """Return the event that starts the answer, for a reader with this view."""
+        return message_started(
+            event_id, self.conversation_id, self.model, self.created_at, view=view, effort_level=self.effort
+        )
 
 
 decode_header = msgspec.json.Decoder(ChatRunHeader).decode
@@ -69,16 +75,7 @@ async def serve_answer(
 ) -> None:
     """Stream the answer, after the frame `after_frame`."""
     viewer = exchange.viewer
-    encoder = Encoder(
-        event_id,
-        header.conversation_id,
-        header.model,
-        header.created_at,
-        view=viewer.view,
-        effort_level=header.effort,
-        after=after_frame,
-        live=run.is_live,
-    )
+    encoder = Encoder(header.start_frame(event_id, viewer.view), after=after_frame, live=run.is_live)
     await serve_stream(exchange, run, Redactor(viewer), encoder, interrupted_end=INTERRUPTED_COMMENT)
 
 
@@ -93,15 +90,8 @@ async def build_event(turn: StoredResponse, header: ChatRunHeader, viewer: Viewe
 
 def _build_answer_event(turn: StoredResponse, header: ChatRunHeader, viewer: Viewer) -> Answer:
     redact = Redactor(viewer).feed
-    return build_answer(
-        turn.id,
-        header.conversation_id,
-        header.model,
-        header.created_at,
-        ((batch.time_ms, redact(batch.events)) for batch in unpack_log(turn.log)),
-        view=viewer.view,
-        effort_level=header.effort,
-    )
+    batches = ((batch.time_ms, redact(batch.events)) for batch in unpack_log(turn.log))
+    return build_answer(header.start_frame(turn.id, viewer.view), batches)
 
 
 LAST_EVENT_ID = "last-event-id"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from ...errors import RequestError
-from ...protocols.chat import Answer, Question, answer_id, build_question
+from ...protocols.chat import Answer, Question, answer_id, build_answer, build_question
 from ...protocols.chat.types import Feedback
 from ...protocols.decoding import invalid
 from ...storage import ChatNotFound, StoredChat, StoredResponse
@@ -119,12 +119,4 @@ async def _build_answer(services: Services, exchange: Exchange, row: StoredRespo
     viewer = exchange.viewer_for().limited_to(max_view if requested else stricter(max_view, header.view))
     if row.is_finished:
         return await build_event(row, header, viewer)
-    return Answer(
-        id=row.id,
-        conversation_id=header.conversation_id,
-        model=header.model,
-        created_at=header.created_at,
-        segments=[],
-        view=viewer.view,
-        effort_level=header.effort or UNSET,
-    )
+    return build_answer(header.start_frame(row.id, viewer.view))
