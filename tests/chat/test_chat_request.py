@@ -28,7 +28,8 @@ def test_a_question_needs_only_a_text() -> None:
     call = request.call(server_tools=(ToolDefinition("look"),))
     assert call.messages == [ModelRequest([UserPromptPart("Why?")])] == [request.user_message]
     assert (call.model, call.settings, [tool.name for tool in call.tools]) == ("", {}, ["look"])
-    assert (request.conversation_id, request.model, request.effort, request.view, request.replaces) == (None,) * 5
+    body = request.body
+    assert (body.conversation_id, body.model, body.effort, body.view, request.replaces) == (None,) * 5
     assert (request.client_tools, request.wants_summaries, request.max_tool_calls) == (frozenset(), False, None)
     assert request.token_path(SealedPart("x")) in Ask.__struct_fields__
     assert parse(conversation_id=None, model=None, effort=None, view=None, replaces=None) == request
@@ -41,8 +42,9 @@ def test_each_optional_field_is_read() -> None:
             for effort in get_args(Effort):
                 with case(f"{view}, {effort}"):
                     request = parse(conversation_id="chat_1", model="m/n", effort=effort, view=view, replaces="ask_7")
-                    assert (request.conversation_id, request.model, request.view) == ("chat_1", "m/n", view)
-                    assert (request.effort, request.replaces) == (effort, "evt_7")
+                    body = request.body
+                    assert (body.conversation_id, body.model, body.view) == ("chat_1", "m/n", view)
+                    assert (body.effort, request.replaces) == (effort, "evt_7")
                     settings = request.call([]).settings
                     assert settings == {"thinking": THINKING_LEVELS[effort]}
                     assert validate_settings(settings)

@@ -240,16 +240,12 @@ def test_a_request_can_exclude_reasoning(body: Any, exclude: bool) -> None:
 
 def test_stream_options_are_read() -> None:
     plain = request(model="m")
-    assert (plain.model, plain.stream, plain.include_usage, plain.obfuscate, plain.reasoning_fields) == (
-        *("m", False, False, False),
-        None,
-    )
+    assert (plain.model, plain.stream, plain.include_usage, plain.obfuscate) == ("m", False, False, False)
+    assert plain.body.reasoning_fields is None
     options = {"include_usage": True, "include_obfuscation": True}
     streamed = request(stream=True, stream_options=options, reasoning_fields="reasoning")
-    assert (streamed.model, streamed.stream, streamed.include_usage, streamed.obfuscate, streamed.reasoning_fields) == (
-        *(None, True, True, True),
-        "reasoning",
-    )
+    assert (streamed.model, streamed.stream, streamed.include_usage, streamed.obfuscate) == (None, True, True, True)
+    assert streamed.body.reasoning_fields == "reasoning"
 
 
 def test_response_formats_are_read() -> None:

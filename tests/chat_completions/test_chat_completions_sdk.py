@@ -70,7 +70,7 @@ class App:
         steps, reason = SCRIPTS[name]
         batches, _ = run_of([(steps, reason, Usage(9, 8, 7, 6))], "eof", int(seals or 0))
         encoder = Encoder(
-            "chatcmpl_1", name, NOW, request.reasoning_fields or "both", include_usage=request.include_usage
+            "chatcmpl_1", name, NOW, request.body.reasoning_fields or "both", include_usage=request.include_usage
         )
         if not request.stream:
             for batch in batches:

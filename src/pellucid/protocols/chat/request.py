@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from ...parts import ModelMessage, ModelRequest, SealedPart, Text, UserContent, UserPromptPart
 from ...settings import ModelCall, ModelSettings, ThinkingLevel, ToolDefinition
-from ...view import View
 from ..decoding import PlainRequest, convert, invalid, read_json
 from . import types as t
 from .attachments import DEFAULT_LIMITS, Attachment, Limits, read_attachments
@@ -43,31 +42,6 @@ class Request(PlainRequest, frozen=True):
         return replace(self, attachments=tuple(attachments))
 
     @property
-    def text(self) -> str:
-        """The question."""
-        return self.body.text
-
-    @property
-    def conversation_id(self) -> str | None:
-        """None: the question starts a new chat."""
-        return self.body.conversation_id
-
-    @property
-    def model(self) -> str | None:
-        """The model's public name; None for the server's default."""
-        return self.body.model
-
-    @property
-    def effort(self) -> t.Effort | None:
-        """None: the default of the model."""
-        return self.body.effort
-
-    @property
-    def view(self) -> View | None:
-        """None: the most that this reader may see."""
-        return self.body.view
-
-    @property
     def replaces(self) -> str | None:
         """The id of the answer in the turn that this question replaces."""
         return None if self.body.replaces is None else answer_id(self.body.replaces, "replaces")
@@ -91,11 +65,6 @@ class Request(PlainRequest, frozen=True):
         """The instructions of a new chat."""
         return clean_instructions(self.body.instructions)
 
-    @property
-    def tools(self) -> list[str] | None:
-        """The names of the server's tools that the model may call; None: all."""
-        return self.body.tools
-
     def token_path(self, part: SealedPart) -> str:
         """Return the path of the chat's id: sealed tokens are stored here, and no client sends them back."""
         return "conversation_id"
@@ -104,9 +73,10 @@ class Request(PlainRequest, frozen=True):
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
         """Return the call of the model (see `ClientRequest`); by default, with the question alone."""
-        settings: ModelSettings = {} if self.effort is None else {"thinking": THINKING_LEVELS[self.effort]}
+        effort = self.body.effort
+        settings: ModelSettings = {} if effort is None else {"thinking": THINKING_LEVELS[effort]}
         return ModelCall(
-            model=self.model or "",
+            model=self.body.model or "",
             messages=list([self.user_message] if messages is None else messages),
             settings=settings,
             tools=tuple(server_tools),

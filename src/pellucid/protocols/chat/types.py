@@ -258,8 +258,11 @@ class Ask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     conversation_id: str | None = None
     """The chat to continue; without it, a new chat."""
     model: str | None = None
+    """The model's public name; without it, the server's default."""
     effort: Effort | None = None
+    """Without it, the default of the model."""
     view: View | None = None
+    """Without it, the most that this reader may see."""
     replaces: str | None = None
     """The event, of a question or of its answer, that this question replaces."""
     follows: str | None = None

@@ -52,11 +52,6 @@ class Request(PlainRequest, frozen=True):
         return self.body.stream_options is not None and bool(self.body.stream_options.include_obfuscation)
 
     @property
-    def reasoning_fields(self) -> t.ReasoningFields | None:
-        """The field that carries readable reasoning; None for the default."""
-        return self.body.reasoning_fields
-
-    @property
     def view(self) -> View | None:
         """`hidden`, where the client wants no reasoning in the answer; None for the most that its API key allows."""
         exclude = self.body.reasoning.exclude if self.body.reasoning is not None else None
@@ -73,7 +68,7 @@ class Request(PlainRequest, frozen=True):
             id,
             model,
             created,
-            self.reasoning_fields or "both",
+            self.body.reasoning_fields or "both",
             include_usage=self.include_usage,
             obfuscate=self.obfuscate,
             server_tools=server_tools,

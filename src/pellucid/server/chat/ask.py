@@ -81,10 +81,10 @@ class AskHandler:
             )
         mint = new_minter()
         prepared = await prepare(
-            services, exchange, request, request.model, mint, with_summaries=False, tool_names=request.tools
+            services, exchange, request, request.body.model, mint, with_summaries=False, tool_names=request.body.tools
         )
-        if request.view is not None:
-            exchange.viewer = exchange.viewer.for_request(request.view)
+        if request.body.view is not None:
+            exchange.viewer = exchange.viewer.for_request(request.body.view)
         request = await with_stored_attachments(services, principal.owner, request, limits)
         position = await self._resolve_position(exchange, request, mint)
         previous = await self._load_messages(principal.owner, position)
@@ -93,7 +93,7 @@ class AskHandler:
         check_media(services, request, prepared.model_name, prepared.model, messages)
         call = await exchange.compute(prepared.model_call, messages)
         stages = (
-            title_stages(services, principal, position.chat, request.text, prepared.model_name)
+            title_stages(services, principal, position.chat, request.body.text, prepared.model_name)
             if position.is_new
             else []
         )
@@ -115,13 +115,13 @@ class AskHandler:
         """Return the position of the question. Raises `RequestError` for a chat or a turn that does not exist."""
         owner, store = exchange.principal.owner, self._services.store
         replaced_turn = await self._load_replaced_turn(owner, request)
-        id = request.conversation_id or (replaced_turn.conversation_id if replaced_turn is not None else None)
+        id = request.body.conversation_id or (replaced_turn.conversation_id if replaced_turn is not None else None)
         if id is None:
             now = clock_ms() / 1000
             new_chat = StoredChat(
                 id=mint(CONVERSATION_PREFIX),
                 owner=owner,
-                title=title_of(request.text or _first_name(request)),
+                title=title_of(request.body.text or _first_name(request)),
                 created_at=now,
                 updated_at=now,
                 expires_at=self._services.expires_at(exchange.principal),
@@ -141,7 +141,7 @@ class AskHandler:
             return None
         not_found = event_not_found(request.replaces, "replaces")
         row = await find_row(self._services, owner, request.replaces, PROTOCOL, not_found)
-        if request.conversation_id not in (None, row.conversation_id):
+        if request.body.conversation_id not in (None, row.conversation_id):
             raise not_found
         return row
 
@@ -166,7 +166,7 @@ class AskHandler:
             view=exchange.viewer.view,
             max_view=self._services.catalog.max_view(prepared.model_name),
             created_at=clock_ms(),
-            effort=request.effort,
+            effort=request.body.effort,
         )
 
     def _make_row(
@@ -184,5 +184,5 @@ class AskHandler:
             background=True,
             input=encode_input(id, request),
             messages=messages_to_json([request.user_message]),
-            text=request.text,
+            text=request.body.text,
         )

@@ -55,7 +55,8 @@ def encode_input(event_id: str, request: Request) -> bytes:
     attachments = [
         StoredAttachment(one.name, one.media_type, one.size) for one in request.attachments if not isinstance(one, str)
     ]
-    return msgspec.json.encode([InputItem(id=question_id(event_id), content=request.text, attachments=attachments)])
+    item = InputItem(id=question_id(event_id), content=request.body.text, attachments=attachments)
+    return msgspec.json.encode([item])
 
 
 def decode_input(data: bytes) -> InputItem:
