@@ -30,7 +30,7 @@ from pellucid.runs.model_text import UsageCallback
 from pellucid.runs.run_log import events_of, unpack_log
 from pellucid.runs.stages import SealStage
 from pellucid.runs.stored_run import StoreStage
-from pellucid.runs.summaries import SummaryStage
+from pellucid.runs.summaries import SummaryStage, SummaryWriter
 from pellucid.storage import Store, open_store
 from tests.examples import many
 from tests.replicas.runs_kit import row_of
@@ -51,7 +51,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class RandomWriter:
+class RandomWriter(SummaryWriter):
     """A summary writer that is slow or never returns."""
 
     name = "writer"

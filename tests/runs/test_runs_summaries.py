@@ -31,7 +31,7 @@ from pellucid.models import ModelStream
 from pellucid.parts import Origin, ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
 from pellucid.runs.model_text import TextUsage, UsageCallback
-from pellucid.runs.summaries import ModelSummaryWriter, SummaryStage
+from pellucid.runs.summaries import SummaryStage, SummaryWriter
 from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer
 from tests.examples import costly
@@ -50,7 +50,7 @@ def _small() -> Iterator[None]:
         yield
 
 
-class RandomWriter:
+class RandomWriter(SummaryWriter):
     """A summary writer with random behaviour."""
 
     name = "writer"
@@ -133,7 +133,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class FixedWriter:
+class FixedWriter(SummaryWriter):
     """A writer that always returns this summary, at once or never."""
 
     name = "writer"
@@ -282,7 +282,7 @@ async def test_what_a_summary_uses_is_reported(case: str) -> None:
     async def report(used: TextUsage) -> None:
         reported.append(used)
 
-    stage = SummaryStage(ModelSummaryWriter(make_model()), 0.05, report)
+    stage = SummaryStage(SummaryWriter(make_model()), 0.05, report)
     script = thinking_script("one two.")
     live = Live(script, random.Random(1), [stage])
     await live.deliver()
@@ -316,8 +316,11 @@ def test_a_text_that_repeats_the_thought_is_no_summary(text: str, other: str, fo
 
 @pytest.mark.anyio
 async def test_a_writer_that_repeats_its_input_gives_no_summary() -> None:
-    class EchoWriter:
+    class EchoWriter(SummaryWriter):
         name = "writer"
+
+        def __init__(self) -> None:
+            """Use no model."""
 
         async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
             return f" {text}"
@@ -340,7 +343,7 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
         await charge.wait()
         charged = used.written_characters
 
-    writer = ModelSummaryWriter(ScriptedModel([summary_turn("In short.")]))
+    writer = SummaryWriter(ScriptedModel([summary_turn("In short.")]))
     stage = SummaryStage(writer, LIMIT_SECONDS, report)
     out: list[Batch] = []
     stage.push = out.append

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Protocol
 
 from ..events import (
     SUMMARY_NOTE,
@@ -50,13 +49,17 @@ INSTRUCTIONS = (
 )
 
 
-class SummaryWriter(Protocol):
-    """Writes summaries of reasoning."""
+class SummaryWriter:
+    """Writes summaries of reasoning, with a model of the operator's configuration."""
+
+    def __init__(self, model: ChatModel, max_tokens: int = 150) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
 
     @property
     def name(self) -> str:
         """The name of the model that writes."""
-        ...
+        return self._model.name
 
     async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
         """Summarize one piece of reasoning. Never raises.
@@ -68,21 +71,6 @@ class SummaryWriter(Protocol):
         Returns:
             The summary; None if none could be made.
         """
-        ...
-
-
-class ModelSummaryWriter:
-    """Summary writer that calls a model of the operator's configuration."""
-
-    def __init__(self, model: ChatModel, max_tokens: int = 150) -> None:
-        self._model = model
-        self._max_tokens = max_tokens
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    async def summarize(self, text: str, on_usage: UsageCallback | None = None) -> str | None:
         return await write_text(
             self._model, INSTRUCTIONS, text, max_tokens=self._max_tokens, purpose="a summary", on_usage=on_usage
         )

@@ -19,7 +19,7 @@ from ..models import ChatModel
 from ..models.deployments import deployments_of
 from ..record import Recording, read_recording
 from ..relay import check_relay_url
-from ..runs.summaries import ModelSummaryWriter, SummaryWriter
+from ..runs.summaries import SummaryWriter
 from ..sealing import KeyFile, Keys, env_keys, read_keys
 from ..settings import ModelCall
 from ..storage import check_store_url
@@ -64,9 +64,9 @@ def create_summary_writer(config: Config, catalog: Catalog, local: ChatModel | N
     if name == "none":
         return None
     if name is None:
-        return ModelSummaryWriter(local) if local is not None else None
+        return SummaryWriter(local) if local is not None else None
     try:
-        return ModelSummaryWriter(catalog.find(name)[1])
+        return SummaryWriter(catalog.find(name)[1])
     except PellucidError as error:
         raise ConfigError([f"summaries.model: {error.info.message.removeprefix('model: ')}"]) from error
 
