@@ -139,13 +139,7 @@ def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
 
 
 def validate_settings(settings: ModelSettings) -> ModelSettings:
-    """Check the types of the common settings. A provider's own settings are left to the provider.
-
-    Args:
-        settings: The settings.
-
-    Returns:
-        The same settings.
+    """Check the types of the common settings, and return them. A provider's own settings are left to the provider.
 
     Raises:
         RequestError: A setting has a value of the wrong type; the first one is reported.

@@ -64,16 +64,6 @@ def decrypt_text(
 ) -> str:
     """Decrypt a token as text; see `decrypt`.
 
-    Args:
-        token: The token; any string is accepted.
-        keys: The key set.
-        tenant: The tenant for which it was encrypted.
-        context: The context for which it was encrypted.
-        now: The time at which retired keys are checked; by default the current time.
-
-    Returns:
-        The content.
-
     Raises:
         SealError: The token cannot be opened, or its content is not text.
     """

@@ -30,9 +30,6 @@ def env_keys() -> Keys | None:
 def read_keys(path: str | Path) -> Keys:
     """Read the keys from a file.
 
-    Args:
-        path: The file.
-
     Raises:
         ConfigError: The file does not exist, is invalid, or other users can read it.
     """
@@ -41,9 +38,6 @@ def read_keys(path: str | Path) -> Keys:
 
 def ensure_keys(path: str | Path) -> Keys:
     """Read the keys from a file. Create the file with one new key if it does not exist.
-
-    Args:
-        path: The file.
 
     Raises:
         ConfigError: The file cannot be created or read, is invalid, or other users can read it.

@@ -88,19 +88,11 @@ class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next(key for key in self.keys if key.retired_at is None)
 
     def find(self, kid: str) -> Key | None:
-        """Return the key with this id, retired or not; None if there is none.
-
-        Args:
-            kid: The key's id.
-        """
+        """Return the key with this id, retired or not; None if there is none."""
         return next((key for key in self.keys if key.kid == kid), None)
 
     def rotate(self, now: datetime) -> Keys:
-        """Return a set with a new key, which seals from now on. The other keys still open tokens.
-
-        Args:
-            now: The key's creation time.
-        """
+        """Return a set with a new key, which seals from now on. The other keys still open tokens."""
         return Keys((_new_key(now), *self.keys))
 
     def retire(self, kid: str, now: datetime) -> Keys:

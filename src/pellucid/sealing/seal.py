@@ -134,12 +134,7 @@ class Sealer:
         tokens.read(token, self._current_keys(), _CALL_PURPOSE, binding)
 
     def for_tenant(self, tenant: str, thread: str | None = None) -> TenantSealer:
-        """Return a sealer for one tenant, and for one of its threads if `thread` is set.
-
-        Args:
-            tenant: The tenant.
-            thread: The thread; None for any.
-        """
+        """Return a sealer for one tenant, and for one of its threads if `thread` is set."""
         return TenantSealer(self, tenant, thread)
 
     def _current_keys(self) -> Keys:

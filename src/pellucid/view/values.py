@@ -98,10 +98,6 @@ def redact_usage(usage: Usage, viewer: Viewer) -> Usage:
 
     A viewer without counts gets none at all: output tokens minus the visible text reveal the length of the reasoning,
     and the next turn's input tokens include the reasoning of the turn before.
-
-    Args:
-        usage: The counts.
-        viewer: The viewer.
     """
     if not viewer.counts:
         return _NO_USAGE
@@ -112,10 +108,6 @@ def redact_error(error: ErrorInfo, viewer: Viewer) -> ErrorInfo:
     """Return an error as a viewer may see it.
 
     Outside the raw view, text from an upstream is removed, because it may quote reasoning.
-
-    Args:
-        error: The error.
-        viewer: The viewer.
     """
     if viewer.rule.is_full:
         return error
@@ -127,12 +119,7 @@ _REQUEST, _RESPONSE = struct_redactor(ModelRequest), struct_redactor(ModelRespon
 
 
 def redact_messages(messages: Sequence[ModelMessage], viewer: Viewer) -> list[ModelMessage]:
-    """Redact a conversation for a viewer. A model must get the original messages, not the redacted ones.
-
-    Args:
-        messages: The messages, in order.
-        viewer: The viewer.
-    """
+    """Redact a conversation for a viewer. A model must get the original messages, not the redacted ones."""
     return [
         redact_response(message, viewer)
         if isinstance(message, ModelResponse)
@@ -144,12 +131,7 @@ def redact_messages(messages: Sequence[ModelMessage], viewer: Viewer) -> list[Mo
 
 
 def redact_response(response: ModelResponse, viewer: Viewer) -> ModelResponse:
-    """Redact one turn for a viewer.
-
-    Args:
-        response: The turn.
-        viewer: The viewer.
-    """
+    """Redact one turn for a viewer."""
     usage = redact_usage(response.usage, viewer)
     if viewer.rule.is_full:
         return response if usage is response.usage else replace(response, usage=usage)

@@ -29,11 +29,7 @@ def outcome_of(
 ) -> tuple[e.RunFinishedOutcome | None, dict[str, Any] | None]:
     """Return the outcome of RUN_FINISHED, and its metadata where the dialect has no outcome for the end.
 
-    Args:
-        event: The end of the run.
-        dialect: What the client speaks.
-        pending: The ids of calls without a result.
-        interrupts: What the run waits for.
+    `pending` are the ids of calls without a result.
     """
     supported = dialect.outcomes
     if event.status == "cancelled":
@@ -61,13 +57,7 @@ def usage_of(usage: Usage, model: str | None) -> list[TokenUsage] | None:
 def with_gateway_fields(
     metadata: dict[str, Any] | None, usage: Usage, deployment: AnsweringDeployment | None
 ) -> dict[str, Any] | None:
-    """Return the metadata of the end of a run with what the protocol has no field for, if it is known.
-
-    Args:
-        metadata: The metadata without it.
-        usage: Its `cost`.
-        deployment: The deployment that answered.
-    """
+    """Return the metadata of the end of a run, with its cost and the deployment that answered where they are known."""
     fields = {"cost": usage.cost, "deployment": deployment}
     known = {name: value for name, value in fields.items() if value is not None}
     return make_metadata(**(metadata or {}).get(METADATA_KEY, {}), **known) if known else metadata

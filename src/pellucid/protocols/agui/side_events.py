@@ -114,11 +114,7 @@ class SideEvents:
         return [filtered for end in ends for filtered in self._filter.feed(end)] + self._filter.observe(event)
 
     def end_all(self, *, failed: bool = False) -> list[e.AGUIEvent]:
-        """End everything that is open, last opened first.
-
-        Args:
-            failed: Whether the run failed.
-        """
+        """End everything that is open, last opened first."""
         ends = [filtered for end in self._expander.end() for filtered in self._filter.feed(end)]
         return ends + self._filter.end_all(failed=failed)
 

@@ -221,9 +221,6 @@ def verify(events: Iterable[Any], dialect: DialectName = "1.0", least: Severity 
 class Verifier:
     """Verifies one stream, event by event. After a fatal violation it reports nothing, as a client would have left.
 
-    Args:
-        dialect: The dialect of the stream.
-
     Raises:
         ValueError: There is no such dialect.
     """

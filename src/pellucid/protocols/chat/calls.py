@@ -193,13 +193,7 @@ class PendingCall:
 
 
 class CallTracker:
-    """Tracks all calls of one answer.
-
-    Args:
-        event_id: The id of the answer's event.
-        segment_list: The segments of the answer.
-        on_frame: Receives the frames of the calls.
-    """
+    """Tracks all calls of one answer."""
 
     def __init__(self, event_id: str, segment_list: SegmentList, on_frame: f.FrameSink) -> None:
         self._event_id = event_id

@@ -325,11 +325,7 @@ class TextArgument:
         return text
 
     def rest(self, arguments: str) -> tuple[str, str]:
-        """Return the complete text, and what of it `feed` did not return.
-
-        Args:
-            arguments: The complete arguments.
-        """
+        """Return the complete text, which the complete arguments hold, and what of it `feed` did not return."""
         sent, text = "".join(self._sent), replace_surrogates(text_of_arguments(arguments))
         if not text.startswith(sent):
             # Not valid JSON, because the model did not escape the text. What `feed` did not read is used as it is.
