@@ -64,7 +64,7 @@ from ..encoding import PARAGRAPH_BREAK, PING, QUEUED, complete_arguments, to_jso
 from . import events as e
 from .chunks import as_chunks
 from .client_messages import ClientMessages, adapt_messages
-from .dialects import DIALECTS, Dialect, DialectName
+from .dialects import DIALECTS, DialectName
 from .messages import (
     NAMESPACE,
     ActivityMessage,
@@ -140,7 +140,6 @@ class Encoder:
         dialect: What the client speaks.
         parent_run_id: `parentRunId` of RUN_STARTED.
         reasoning: Whether events of reasoning are sent.
-        seals: Whether sealed tokens are sent.
         chunks: Whether the model's messages and calls are sent as chunks.
         model: The requested name of the model, for the usage.
         history: The messages before the run, for the snapshot.
@@ -154,11 +153,10 @@ class Encoder:
         self,
         thread_id: str,
         run_id: str,
-        dialect: Dialect | DialectName = "1.0",
+        dialect: DialectName = "1.0",
         *,
         parent_run_id: str | None = None,
         reasoning: bool = True,
-        seals: bool = True,
         chunks: bool = False,
         model: str | None = None,
         history: Sequence[Message] = (),
@@ -166,7 +164,7 @@ class Encoder:
         ahead: bool = True,
         binary: bool = False,
     ) -> None:
-        self.dialect = dialect if isinstance(dialect, Dialect) else DIALECTS[dialect]
+        self.dialect = DIALECTS[dialect]
         self.ended = False
         self._thread_id, self._run_id, self._parent_run_id = (
             replace_surrogates(thread_id),
@@ -174,7 +172,7 @@ class Encoder:
             parent_run_id,
         )
         self._reasoning = reasoning
-        self._seals = seals and reasoning and self.dialect.seal_carrier != "none"
+        self._seals = reasoning and self.dialect.has_seals
         self._seals_ahead = ahead and self._seals and self.dialect.seal_carrier == "span"
         self._chunks = chunks
         self._model = model
