@@ -193,8 +193,7 @@ class LiveRun:
         self._receive = receive
         self._text_sink = texts
         if self._queue:  # the run was aborted after `open`
-            batches, self._queue = self._queue, []
-            receive(Batch(batches[-1].time_ms, [event for batch in batches for event in batch.events]))
+            receive(Batch(self._queue[-1].time_ms, self._take_queued()))
         while self.ended is None:
             await self._step()
         self._raise_failure()
@@ -336,16 +335,16 @@ class LiveRun:
         """
         if self.run.run_end is None:
             self._process(self._close(error))
-        events = [event for batch in self._queue for event in batch.events]
-        self._queue.clear()
-        return events
+        return self._take_queued()
 
     def fail(self, error: ErrorInfo) -> list[Event]:
         """End the run as failed after an internal error, without the turn's end; return events as `cancel` does."""
         self._process(self._fail(error))
-        events = [event for batch in self._queue for event in batch.events]
-        self._queue.clear()
-        return events
+        return self._take_queued()
+
+    def _take_queued(self) -> list[Event]:
+        batches, self._queue = self._queue, []
+        return [event for batch in batches for event in batch.events]
 
     def close(self) -> None:
         """Release the upstream. May be called in every state. Never raises."""
