@@ -25,7 +25,6 @@ from .messages import (
     DeveloperMessage,
     FunctionCall,
     Message,
-    Metadata,
     ReasoningMessage,
     SystemMessage,
     TextContent,
@@ -60,21 +59,13 @@ class ClientMessages:
         self._span_values: dict[str, str] = {}
         """Tokens that came on REASONING_START, by the id of the span."""
 
-    def set_text(self, id: str, text: str, metadata: Metadata | None) -> None:
-        """Set the text and metadata of an assistant message; append the message if it is new."""
-        message = self._find(id)
-        if isinstance(message, AssistantMessage):
-            message.content, message.metadata = text, metadata
+    def set_text(self, new: AssistantMessage | ReasoningMessage) -> None:
+        """Set the text and metadata of the message with this id and role; append the message if it is new."""
+        message = self._find(new.id)
+        if type(message) is type(new):
+            message.content, message.metadata = new.content, new.metadata
         else:
-            self.messages.append(AssistantMessage(id=id, content=text, metadata=metadata))
-
-    def set_reasoning(self, id: str, text: str, metadata: Metadata | None) -> None:
-        """Set the text and metadata of a reasoning message; append the message if it is new."""
-        message = self._find(id)
-        if isinstance(message, ReasoningMessage):
-            message.content, message.metadata = text, metadata
-        else:
-            self.messages.append(ReasoningMessage(id=id, content=text, metadata=metadata))
+            self.messages.append(new)
 
     def apply(self, event: e.AGUIEvent) -> None:
         """Apply an event of the application."""

@@ -68,6 +68,7 @@ from .dialects import DIALECTS, DialectName
 from .messages import (
     NAMESPACE,
     ActivityMessage,
+    AssistantMessage,
     AudioContent,
     ContentPart,
     DataSource,
@@ -75,6 +76,7 @@ from .messages import (
     FileSource,
     ImageContent,
     Message,
+    ReasoningMessage,
     Source,
     TextContent,
     UrlSource,
@@ -336,7 +338,7 @@ class Encoder:
         if self._client_messages is None:
             return
         if not has_message:
-            self._client_messages.set_reasoning(id, "", None)
+            self._client_messages.set_text(ReasoningMessage(id=id, content=""))
             self._call_parent_id = None
         self._client_messages.set_value(id, seal)
 
@@ -403,7 +405,7 @@ class Encoder:
             metadata = make_metadata(refusal=True) if isinstance(part, RefusalPart) else None
             self._write(e.TextMessageStartEvent(message_id=item.id, role="assistant", metadata=metadata))
             if self._client_messages is not None:
-                self._client_messages.set_text(item.id, "", metadata)
+                self._client_messages.set_text(AssistantMessage(id=item.id, content="", metadata=metadata))
             delta = e.TextMessageContentEvent(message_id=item.id, delta="")
             message = _OpenMessage(delta, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, metadata)
         self._open_part = self._open_message = message
@@ -420,7 +422,7 @@ class Encoder:
         metadata = make_metadata(form=form) if self.dialect.has_metadata else None
         self._write(e.ReasoningMessageStartEvent(message_id=id, role=self.dialect.reasoning_role, metadata=metadata))
         if self._client_messages is not None:
-            self._client_messages.set_reasoning(id, "", metadata)
+            self._client_messages.set_text(ReasoningMessage(id=id, content="", metadata=metadata))
         delta = e.ReasoningMessageContentEvent(message_id=id, delta="")
         self._open_message = _OpenMessage(
             delta, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, metadata
@@ -454,15 +456,13 @@ class Encoder:
         message, self._open_part, self._pending_part = self._open_message, None, None
         if message is None:
             return
-        self._write(replace(message.end_event, metadata=metadata) if metadata else message.end_event)
+        end = message.end_event
+        self._write(replace(end, metadata=metadata) if metadata else end)
         self._open_message = None
-        if self._client_messages is not None and isinstance(message.end_event, e.TextMessageEndEvent):
-            self._client_messages.set_text(
-                message.end_event.message_id, message.text, {**(message.metadata or {}), **(metadata or {})} or None
-            )
-        elif self._client_messages is not None and isinstance(message.end_event, e.ReasoningMessageEndEvent):
-            merged = {**(message.metadata or {}), **(metadata or {})}
-            self._client_messages.set_reasoning(message.end_event.message_id, message.text, merged or None)
+        if self._client_messages is not None and isinstance(end, e.TextMessageEndEvent | e.ReasoningMessageEndEvent):
+            kind = AssistantMessage if isinstance(end, e.TextMessageEndEvent) else ReasoningMessage
+            merged = {**(message.metadata or {}), **(metadata or {})} or None
+            self._client_messages.set_text(kind(id=end.message_id, content="".join(message.texts), metadata=merged))
         held_events, self._held_events = self._held_events, []
         for event in held_events:
             self._write_side_event(event)
@@ -630,10 +630,6 @@ class _OpenMessage:
 
     def delta_event(self, text: str) -> e.AGUIEvent:
         return replace(self._delta_template, delta=text)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
 
 
 HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
