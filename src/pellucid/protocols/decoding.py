@@ -56,6 +56,23 @@ class PlainRequest(msgspec.Struct, frozen=True):
         return None
 
 
+class BodyRequest(PlainRequest, frozen=True):
+    """Base of parsed requests whose body names the model, and says whether a stream is wanted."""
+
+    body: Any
+
+    @property
+    def model(self) -> str | None:
+        """The model's public name; None for the server's default."""
+        model: str | None = self.body.model
+        return model
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client wants a stream."""
+        return bool(self.body.stream)
+
+
 MAX_COMMAS = 250_000
 """The maximum number of values in a body, counted by the commas between them. A value takes a hundred times the memory
 of its shortest text, and a decoder that has begun cannot be interrupted."""

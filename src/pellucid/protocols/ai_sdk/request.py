@@ -21,7 +21,7 @@ import msgspec
 from ...parts import ModelMessage, SealedPart
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
 from ...view import View
-from ..decoding import PlainRequest, convert, invalid, read_json
+from ..decoding import BodyRequest, convert, invalid, read_json
 from ..tool_choice import merge_tools
 from .encode import Encoder
 from .messages import UIMessage, history_of, token_path
@@ -40,17 +40,12 @@ class Body(msgspec.Struct):
     view: View | None = None
 
 
-class Request(PlainRequest, frozen=True):
+class Request(BodyRequest, frozen=True):
     """A parsed request."""
 
     body: Body
     messages: list[ModelMessage]
     """The conversation."""
-
-    @property
-    def model(self) -> str | None:
-        """The model's public name; None for the server's default."""
-        return self.body.model
 
     @property
     def view(self) -> View | None:

@@ -15,14 +15,14 @@ from ...parts import ModelMessage, SealedPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from ...unicode import truncate
 from ...view import View
-from ..decoding import PlainRequest, check_depth, decode, invalid, requested_settings
+from ..decoding import BodyRequest, check_depth, decode, invalid, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .encode import Encoder
 from .messages import messages_of
 
 
-class Request(PlainRequest, frozen=True):
+class Request(BodyRequest, frozen=True):
     """A parsed request."""
 
     body: t.CreateChatCompletion
@@ -30,16 +30,6 @@ class Request(PlainRequest, frozen=True):
     """The conversation."""
     functions: tuple[ToolDefinition, ...]
     """The client's own functions."""
-
-    @property
-    def model(self) -> str | None:
-        """The model's public name; None for the server's default."""
-        return self.body.model
-
-    @property
-    def stream(self) -> bool:
-        """Whether the client wants a stream."""
-        return bool(self.body.stream)
 
     @property
     def include_usage(self) -> bool:

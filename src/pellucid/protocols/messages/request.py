@@ -17,14 +17,14 @@ from ...server_tool_blocks import WIRE
 from ...settings import ModelCall, ModelSettings, NativeTool, OutputFormat, ToolChoice, ToolDefinition
 from ...unicode import truncate
 from ...view import View
-from ..decoding import PlainRequest, check_depth, convert, invalid, read_json, requested_settings
+from ..decoding import BodyRequest, check_depth, convert, invalid, read_json, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, require_tool
 from . import types as t
 from .content import Conversation, convert_block, wire_fields
 from .encode import Encoder
 
 
-class Request(PlainRequest, frozen=True):
+class Request(BodyRequest, frozen=True):
     """A parsed request."""
 
     body: t.CreateMessage
@@ -45,16 +45,6 @@ class Request(PlainRequest, frozen=True):
     def warnings(self) -> Sequence[str]:
         """What of the request is left out."""
         return self.conversation.warnings
-
-    @property
-    def model(self) -> str | None:
-        """The model's public name; None for the server's default."""
-        return self.body.model
-
-    @property
-    def stream(self) -> bool:
-        """Whether the client wants a stream."""
-        return bool(self.body.stream)
 
     @property
     def view(self) -> View | None:

@@ -21,7 +21,7 @@ from ...settings import (
     ToolDefinition,
     nearest_effort,
 )
-from ..decoding import PlainRequest, check_depth, convert, echoed_settings, invalid, read_json, requested_settings
+from ..decoding import BodyRequest, check_depth, convert, echoed_settings, invalid, read_json, requested_settings
 from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .client_tools import OPENAI_WIRE, TOOL_ITEMS, ClientTools, function_name, known_form, native_name, read_tools
@@ -39,7 +39,7 @@ class MCPServerSpec(NamedTuple):
     """The path of the server in the request."""
 
 
-class Request(PlainRequest, frozen=True):
+class Request(BodyRequest, frozen=True):
     """A parsed request."""
 
     body: t.CreateResponse
@@ -51,16 +51,6 @@ class Request(PlainRequest, frozen=True):
     """Settings for the models of OpenAI's wire alone."""
     earlier_tool_items: tuple[t.ItemParam, ...] = ()
     """The items of earlier turns that added tools."""
-
-    @property
-    def model(self) -> str | None:
-        """The model's public name; None for the server's default."""
-        return self.body.model
-
-    @property
-    def stream(self) -> bool:
-        """Whether the client wants a stream."""
-        return bool(self.body.stream)
 
     @property
     def obfuscate(self) -> bool:
