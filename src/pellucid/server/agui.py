@@ -20,7 +20,6 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
-from starlette.routing import BaseRoute
 
 from ..asgi import http
 from ..asgi.agui import (
@@ -67,10 +66,10 @@ from .agui_threads import (
     find_requested_approvals,
     row_id,
 )
-from .exchange import Exchange, endpoint_maker, new_minter
+from .exchange import Exchange, new_minter
+from .handlers import Handlers
 from .prepare import PreparedRequest, prepare
 from .routing import STRING, Operation, Schema, Table, event_stream, parameter
-from .services import Services
 from .stored_runs import find_row, make_row, max_view_of
 
 
@@ -94,11 +93,8 @@ class Deleted(msgspec.Struct, rename="camel"):
 _header_decoder = msgspec.json.Decoder(RunHeader)
 
 
-class AGUIHandlers:
+class AGUIHandlers(Handlers):
     """Handlers of the AG-UI routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def run(self, exchange: Exchange) -> None:
         services, principal = self._services, exchange.principal
@@ -449,12 +445,10 @@ TABLE = Table(
             parameters=_RUN_PARAMETERS,
         ),
     ],
+    protocol=agui.PROTOCOL,
+    handlers=[AGUIHandlers],
     error_body="AGUIRunErrorEvent",
     component_prefix="AGUI",
     components={"Event": _EVENTS, "Options": Options},
     advertised_routes=[f"POST {_PATH}"],
 )
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    return TABLE.routes([AGUIHandlers(services)], endpoint_maker(agui.PROTOCOL, lambda: services.guard))

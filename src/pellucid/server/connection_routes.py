@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from starlette.routing import BaseRoute
 
 from ..errors import RequestError
 from ..local import model_index
@@ -26,8 +25,9 @@ from ..telemetry import log
 from .access.config import is_loopback
 from .connection_check import CheckedConnection, check_connection, private_address_problem
 from .connections import MAX_MODELS, Connection
-from .exchange import Exchange, endpoint_maker
+from .exchange import Exchange
 from .feed import ModelsChanged
+from .handlers import Handlers
 from .routing import Operation, Table, parameter
 from .services import Services
 
@@ -145,11 +145,11 @@ class DeletedConnection(msgspec.Struct):
     deleted: Literal[True] = True
 
 
-class ConnectionHandlers:
+class ConnectionHandlers(Handlers):
     """Handlers of these routes."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._connections = services.connections
 
     async def providers(self, exchange: Exchange) -> None:
@@ -396,12 +396,10 @@ TABLE = Table(
             is_operator_only=True,
         ),
     ],
+    protocol=chat.PROTOCOL,
+    metrics_name="plain",
+    handlers=[ConnectionHandlers],
     error_body="ChatErrorBody",
     error_statuses=_ERRORS,
     path_parameters={"name": parameter("name", "path", "The connection's name, which is that of a provider.")},
 )
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    handlers = ConnectionHandlers(services)
-    return TABLE.routes([handlers], endpoint_maker(chat.PROTOCOL, lambda: services.guard, "plain"))

@@ -18,6 +18,7 @@ from . import (
     token_counts,
 )
 from .chat import routes as chat
+from .handlers import routes_of
 from .openresponses import routes as openresponses
 from .routing import Table
 from .services import Services
@@ -28,21 +29,27 @@ class EndpointGroup(NamedTuple):
     """The endpoints of one protocol, or of one purpose."""
 
     tables: Sequence[Table]
-    routes: Callable[[Services], list[BaseRoute]]
-    """Makes the routes of these tables."""
+    make_routes: Callable[[Services], list[BaseRoute]] | None = None
+    """Makes the routes of these tables; by default `routes_of` does."""
+
+    def routes(self, services: Services) -> list[BaseRoute]:
+        """Return the routes of these tables."""
+        if self.make_routes is not None:
+            return self.make_routes(services)
+        return [route for table in self.tables for route in routes_of(table, services)]
 
 
 ENDPOINTS = {
-    "openresponses": EndpointGroup([openresponses.RESPONSES, openresponses.CONVERSATIONS], openresponses.routes),
-    "stateless": EndpointGroup(list(stateless.TABLES.values()), stateless.routes),
-    "token_counts": EndpointGroup([token_counts.TABLE], token_counts.routes),
-    "agui": EndpointGroup([agui.TABLE], agui.routes),
-    "chat": EndpointGroup([chat.TABLE], chat.routes),
+    "openresponses": EndpointGroup([openresponses.RESPONSES, openresponses.CONVERSATIONS]),
+    "stateless": EndpointGroup(list(stateless.TABLES.values())),
+    "token_counts": EndpointGroup([token_counts.TABLE]),
+    "agui": EndpointGroup([agui.TABLE]),
+    "chat": EndpointGroup([chat.TABLE]),
     "spaces": EndpointGroup([spaces.TABLE, spaces.MEW], spaces.routes),
-    "owned_spaces": EndpointGroup([owned_spaces.TABLE], owned_spaces.routes),
+    "owned_spaces": EndpointGroup([owned_spaces.TABLE]),
     "sessions": EndpointGroup([sessions.TABLE], sessions.routes),
-    "connections": EndpointGroup([connection_routes.TABLE], connection_routes.routes),
-    "operator": EndpointGroup([operator_routes.TABLE], operator_routes.routes),
+    "connections": EndpointGroup([connection_routes.TABLE]),
+    "operator": EndpointGroup([operator_routes.TABLE]),
 }
 """All endpoints but those of `meta_routes`, which describe the others."""
 

@@ -30,7 +30,6 @@ from .access.revocation import OpenRequest, OpenRequests
 from .config import ServerConfig
 from .memory import OVERLOADED
 from .observability import RequestTelemetry
-from .routing import Operation
 from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"
@@ -258,25 +257,6 @@ class Endpoint:
             pass
         except Exception as error:
             await exchange.send_exception(error, f"a fault while serving {exchange.telemetry.path}", headers_of(error))
-
-
-def endpoint_maker(
-    protocol: str, get_guard: Callable[[], Guard], name: str | None = None
-) -> Callable[[Operation, Handler], Endpoint]:
-    """Return the function that makes the endpoints of operations (see `Table.routes`).
-
-    Args:
-        protocol: The client protocol in whose form errors are.
-        get_guard: Returns the guard that authenticates the caller. An operation without `security` needs none.
-        name: The name in metrics and logs, if it is not that of the protocol.
-    """
-    error_format = CLIENT_PROTOCOLS[protocol].error_format
-
-    def make_endpoint(operation: Operation, handler: Handler) -> Endpoint:
-        guard = None if operation.security == () else get_guard
-        return Endpoint(handler, error_format, name or protocol, guard, is_operator_only=operation.is_operator_only)
-
-    return make_endpoint
 
 
 @lru_cache(maxsize=256)

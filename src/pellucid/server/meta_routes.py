@@ -16,7 +16,8 @@ from ..protocols import openresponses
 from ..version import __version__
 from .access.policy import visible_models
 from .catalog import Catalog
-from .exchange import Exchange, endpoint_maker
+from .exchange import Exchange
+from .handlers import Handlers, routes_of
 from .page import Page, built_files, prefers_html
 from .routing import STRING, Operation, Schema, Table, parameter
 from .services import Services
@@ -64,7 +65,7 @@ class Index(msgspec.Struct):
     speaks: list[str]
 
 
-class MetaHandlers:
+class MetaHandlers(Handlers):
     """Handlers of these routes. `build_document` returns the response of `/openapi.json`.
 
     It is called for the first request, because it takes longer than the rest of the gateway's start.
@@ -77,7 +78,7 @@ class MetaHandlers:
         build_document: Callable[[], dict[str, Any]],
         page: Page | None,
     ) -> None:
-        self._services = services
+        super().__init__(services)
         self._advertised_routes = [*advertised_routes, "GET /v1/models", "GET /openapi.json"]
         self._build_document = build_document
         self._document: dict[str, Any] | None = None
@@ -228,6 +229,8 @@ TABLE = Table(
         ),
         _METRICS,
     ],
+    protocol=openresponses.PROTOCOL,
+    metrics_name="plain",
     error_statuses=(500,),
     path_parameters={"id": parameter("id", "path", "The model's name, which may contain slashes.")},
 )
@@ -242,8 +245,6 @@ def routes(
     if telemetry.metrics:
         open_metrics = _METRICS._replace(security=(), is_operator_only=False)
         operations.append(open_metrics if telemetry.metrics_open else _METRICS)
-    meta_routes = TABLE._replace(operations=operations).routes(
-        [MetaHandlers(services, advertised_routes, build_document, page)],
-        endpoint_maker(openresponses.PROTOCOL, lambda: services.guard, "plain"),
-    )
+    handlers = MetaHandlers(services, advertised_routes, build_document, page)
+    meta_routes = routes_of(TABLE._replace(operations=operations), services, [handlers])
     return [*meta_routes, *(page.routes() if page is not None else [])]

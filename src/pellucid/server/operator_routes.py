@@ -9,16 +9,15 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from starlette.routing import BaseRoute
 
 from ..asgi import http
 from ..protocols import chat
 from ..protocols.chat.types import Rating
 from ..storage.usage import COLUMNS, MAX_ROWS
 from ..telemetry import log
-from .exchange import Exchange, endpoint_maker
+from .exchange import Exchange
+from .handlers import Handlers
 from .routing import STRING, Operation, Table, parameter
-from .services import Services
 from .status import CancelledRun, GatewayStatus
 from .usage_report import CSV_TYPE, DEFAULT_COLUMNS, UsageReport, csv_text, entry_of, read_columns, read_filter
 
@@ -44,11 +43,8 @@ class FeedbackLine(msgspec.Struct, kw_only=True):
     updated_at: int
 
 
-class OperatorHandlers:
+class OperatorHandlers(Handlers):
     """Handlers of these routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def status(self, exchange: Exchange) -> None:
         await exchange.send_json(await self._services.state.status())
@@ -158,12 +154,11 @@ TABLE = Table(
             is_operator_only=True,
         ),
     ],
+    protocol=chat.PROTOCOL,
+    metrics_name="plain",
+    handlers=[OperatorHandlers],
     error_body="ChatErrorBody",  # below /api, errors have the form of the chat
     path_parameters={"id": parameter("id", "path", "The run's id, from the list of runs.")},
     components={"FeedbackLine": FeedbackLine},
     advertised_routes=["GET /api/usage", "GET /api/status"],
 )
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    return TABLE.routes([OperatorHandlers(services)], endpoint_maker(chat.PROTOCOL, lambda: services.guard, "plain"))

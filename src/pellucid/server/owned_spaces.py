@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta
-from starlette.routing import BaseRoute
 
 from ..envelopes import DEFAULT_DIALECT
 from ..envelopes.payloads import WrittenCapability
@@ -27,9 +26,9 @@ from ..storage import AlreadyStored, SpaceNotFound, StoredSpace
 from ..telemetry import log
 from .chat.reader import read_chat
 from .chat.space_envelopes import chat_envelopes, model_participants
-from .exchange import Exchange, endpoint_maker
+from .exchange import Exchange
+from .handlers import Handlers
 from .routing import VIEW, Operation, Table, parameter
-from .services import Services
 from .spaces.auth import PROTOCOL_NAME
 from .spaces.history_handlers import send_uncached
 from .spaces.space_handlers import SpaceList, space_listed
@@ -66,11 +65,8 @@ class DeletedSpace(msgspec.Struct):
     deleted: Literal[True] = True
 
 
-class OwnedSpaceHandlers:
+class OwnedSpaceHandlers(Handlers):
     """Handlers of `/api/spaces`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def list(self, exchange: Exchange) -> None:
         """List the spaces of the caller's owner."""
@@ -187,17 +183,14 @@ TABLE = Table(
             error_statuses=_ERRORS,
         ),
     ],
+    protocol="openresponses",
+    metrics_name=PROTOCOL_NAME,
+    handlers=[OwnedSpaceHandlers],
     error_body="ErrorBody",
     error_statuses=(401, 403, 500, 503),
     path_parameters={"name": parameter("name", "path", "The space's name.")},
     component_prefix="Space",
 )
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    """Return the routes of an owner's spaces."""
-    make_endpoint = endpoint_maker("openresponses", lambda: services.guard, PROTOCOL_NAME)
-    return TABLE.routes([OwnedSpaceHandlers(services)], make_endpoint)
 
 
 async def _post(space: Space, sender: str, envelope: dict[str, Any]) -> None:

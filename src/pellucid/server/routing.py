@@ -80,6 +80,8 @@ class Socket(NamedTuple):
     path: str
     extension_name: str
     extension: Schema
+    application: Callable[[Any], ASGIApp] | None = None
+    """Makes its application from the services; None: the routes of its table do."""
 
 
 class Table(NamedTuple):
@@ -91,6 +93,12 @@ class Table(NamedTuple):
     """
 
     operations: Sequence[Operation]
+    protocol: str = ""
+    """The client protocol in whose form errors are."""
+    metrics_name: str = ""
+    """The name in metrics and logs, if it is not that of the protocol."""
+    handlers: Sequence[Callable[[Any], Any]] = ()
+    """The classes of the handlers, which are made from the services."""
     error_body: Any = ErrorBody
     error_statuses: Sequence[int] = ERRORS
     path_parameters: Mapping[str, Schema] = {}

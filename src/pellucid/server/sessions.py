@@ -23,6 +23,7 @@ from .access.guard import SignInMethod
 from .access.policy import Principal
 from .access.session import cookie_header, is_https, read_cookie
 from .exchange import Endpoint, Exchange, Handler
+from .handlers import Handlers
 from .page import send_notice
 from .routing import Operation, Schema, Table, parameter
 from .services import Services
@@ -48,11 +49,8 @@ class SignIn(msgspec.Struct, forbid_unknown_fields=True):
     key: Annotated[str, Meta(description="An API key.")]
 
 
-class SessionHandlers:
+class SessionHandlers(Handlers):
     """Handlers of the session routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def read(self, exchange: Exchange) -> None:
         """Report whether the person is signed in, whether that is needed, and how to sign in."""

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
-
-from starlette.routing import BaseRoute
 
 from ..asgi.streaming import serve_response, serve_stream
 from ..errors import ErrorInfo
 from ..protocols.client_protocols import CLIENT_PROTOCOLS, EndpointSpec
 from ..view import Redactor
-from .exchange import Exchange, endpoint_maker, new_minter
+from .exchange import Exchange, new_minter
+from .handlers import Handlers
 from .prepare import prepare
 from .routing import VIEW, ErrorBody, Operation, Table, error_statuses_of
 from .services import Services
 
 
-class StatelessHandler:
+class StatelessHandler(Handlers):
     """Handler for the protocol with this name."""
 
     def __init__(self, services: Services, name: str) -> None:
+        super().__init__(services)
         protocol = CLIENT_PROTOCOLS[name]
         assert protocol.stateless is not None
-        self._services = services
         self._protocol = name.replace("-", "_")
         """The protocol's name in metrics and logs."""
         self._whole_response = protocol.response_of
@@ -69,7 +69,7 @@ class StatelessHandler:
             await exchange.send_json(response)
 
 
-def _table(path: str, endpoint: EndpointSpec, error_statuses: Sequence[int]) -> Table:
+def _table(name: str, path: str, endpoint: EndpointSpec, error_statuses: Sequence[int]) -> Table:
     error_type = endpoint.error_type or ErrorBody
     response_types = {} if endpoint.response_type is None else {"application/json": endpoint.response_type}
     operation = Operation(
@@ -86,6 +86,8 @@ def _table(path: str, endpoint: EndpointSpec, error_statuses: Sequence[int]) -> 
     )
     return Table(
         [operation],
+        protocol=name,
+        handlers=[partial(StatelessHandler, name=name)],
         error_body=error_type,
         component_prefix=endpoint.component_prefix,
         advertised_routes=[f"POST {path}"],
@@ -93,16 +95,8 @@ def _table(path: str, endpoint: EndpointSpec, error_statuses: Sequence[int]) -> 
 
 
 TABLES = {
-    name: _table(protocol.paths[0], protocol.stateless.endpoint, error_statuses_of(protocol.error_format))
+    name: _table(name, protocol.paths[0], protocol.stateless.endpoint, error_statuses_of(protocol.error_format))
     for name, protocol in CLIENT_PROTOCOLS.items()
     if protocol.stateless is not None and protocol.stateless.endpoint is not None
 }
 """The operation of each protocol that has its own path, by the protocol's name."""
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    return [
-        route
-        for name, table in TABLES.items()
-        for route in table.routes([StatelessHandler(services, name)], endpoint_maker(name, lambda: services.guard))
-    ]

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
-from starlette.routing import BaseRoute
 
 from ..errors import ModelError, RequestError
 from ..models import ChatModel
@@ -24,17 +23,14 @@ from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.messages import types as messages_types
 from ..settings import ModelCall
 from ..view import Viewer
-from .exchange import Exchange, endpoint_maker, new_minter
+from .exchange import Exchange, new_minter
+from .handlers import Handlers
 from .prepare import prepare
 from .routing import Operation, Table, error_statuses_of
-from .services import Services
 
 
-class TokenCountHandlers:
+class TokenCountHandlers(Handlers):
     """Handlers of these routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def messages(self, exchange: Exchange) -> None:
         raw = await exchange.read_json(self._services.config.server)
@@ -96,11 +92,9 @@ TABLE = Table(
             error_statuses=error_statuses_of(_MESSAGES.error_format),
         )
     ],
+    protocol="messages",
+    handlers=[TokenCountHandlers],
     error_body=messages_types.ErrorBody,
     component_prefix="Messages",
     advertised_routes=[f"POST {_PATH}"],
 )
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    return TABLE.routes([TokenCountHandlers(services)], endpoint_maker("messages", lambda: services.guard))

@@ -24,7 +24,7 @@ from ...storage import StoredResponse
 from ...view import Redactor, View, Viewer
 from ..exchange import Exchange, parse_int
 from ..feed import ConversationChanged, window_of
-from ..services import Services
+from ..handlers import Handlers
 from ..stored_runs import find_row, max_view_of
 from .response_types import FeedbackSet, Status
 
@@ -97,11 +97,8 @@ def _build_answer_event(turn: StoredResponse, header: ChatRunHeader, viewer: Vie
 LAST_EVENT_ID = "last-event-id"
 
 
-class AnswerHandlers:
+class AnswerHandlers(Handlers):
     """Handlers of the answer routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def read(self, exchange: Exchange) -> None:
         """`GET`: stream the answer after the last frame that the reader has."""

@@ -26,8 +26,8 @@ from ...storage.chats import THREAD_PREFIX
 from ..access.errors import forbidden
 from ..exchange import Exchange, new_minter
 from ..feed import TurnStarted, window_of
+from ..handlers import Handlers
 from ..prepare import PreparedRequest, prepare
-from ..services import Services
 from ..stateless import StatelessHandler
 from ..stored_runs import find_row, make_row
 from .answers import ChatRunHeader, event_not_found, serve_answer
@@ -55,11 +55,8 @@ class ChatPosition(NamedTuple):
     """Whether the chat begins with it."""
 
 
-class AskHandler:
+class AskHandler(Handlers):
     """Handler of `POST /api/chat`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
         raw = await exchange.read_json(self._services.config.server)

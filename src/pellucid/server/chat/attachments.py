@@ -33,6 +33,7 @@ from ...protocols.chat import (
 from ...protocols.decoding import invalid
 from ...storage import StoredResponse
 from ..exchange import Exchange
+from ..handlers import Handlers
 from ..services import Services
 from ..stored_runs import find_row
 
@@ -180,11 +181,8 @@ def check_media(
             raise invalid("attachments", problem, "unsupported_attachment", kind="unsupported")
 
 
-class AttachmentHandler:
+class AttachmentHandler(Handlers):
     """Handler of `GET /api/attachments/{id}`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def read(self, exchange: Exchange) -> None:
         """Send the content of an attachment to its owner."""

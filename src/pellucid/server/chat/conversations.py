@@ -21,7 +21,7 @@ from ...protocols.decoding import decode, invalid
 from ...storage import ChatNotFound
 from ..exchange import Exchange
 from ..feed import ConversationChanged, ConversationDeleted, window_of
-from ..services import Services
+from ..handlers import Handlers
 from . import response_types
 from .reader import chat_id_of, head_not_found, read_chat
 
@@ -63,11 +63,8 @@ def title_of(text: str) -> str:
     return (cut[:end] if end >= AUTO_TITLE_CHARACTERS // 2 else cut).rstrip() + "…"
 
 
-class ConversationHandlers:
+class ConversationHandlers(Handlers):
     """Handlers of the conversation routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def list(self, exchange: Exchange) -> None:
         """List a page of chats, or of those that contain the text `q`."""

@@ -8,7 +8,7 @@ from ...protocols.chat.markdown import to_markdown
 from ...protocols.decoding import invalid
 from ...unicode import clean_file_name
 from ..exchange import Exchange
-from ..services import Services
+from ..handlers import Handlers
 from . import response_types
 from .reader import read_chat
 
@@ -16,11 +16,8 @@ _EXTENSIONS = {"markdown": "md", "json": "json"}
 _MAX_NAME_CHARACTERS = 80
 
 
-class ExportHandler:
+class ExportHandler(Handlers):
     """Handler of `GET /api/conversations/{id}/export`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
         """Export the shown branch as Markdown, or all branches as JSON."""

@@ -22,16 +22,17 @@ from ..access.policy import visible_models
 from ..agent_model import AgentModel
 from ..catalog import Catalog
 from ..exchange import Exchange
+from ..handlers import Handlers
 from ..services import Services
 from . import response_types
 from .attachments import limits_for
 
 
-class ModelsHandler:
+class ModelsHandler(Handlers):
     """Handler of `GET /api/models`: the models, with their efforts and the fullest view of their reasoning."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        super().__init__(services)
         self._efforts: dict[str, tuple[ChatModel, list[Effort]]] = {}
 
     async def __call__(self, exchange: Exchange) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.routing import BaseRoute
 
 from ...protocols import chat
 from ...protocols.chat import types as t
 from ...protocols.chat.frames import Frame
-from ..exchange import endpoint_maker
 from ..feed import FeedFrame
 from ..routing import BINARY, STRING, VIEW, Operation, Schema, Table, event_stream, parameter
-from ..services import Services
 from . import response_types
 from .answers import AnswerHandlers
 from .ask import AskHandler
@@ -235,6 +232,16 @@ TABLE = Table(
             response_body=response_types.ServerTools,
         ),
     ],
+    protocol=chat.PROTOCOL,
+    handlers=[
+        AskHandler,
+        AnswerHandlers,
+        AttachmentHandler,
+        ConversationHandlers,
+        ExportHandler,
+        ShareHandlers,
+        ModelsHandler,
+    ],
     error_body="ChatErrorBody",
     error_statuses=_ERRORS,
     path_parameters={
@@ -249,17 +256,3 @@ TABLE = Table(
     amend_components=_amend,
     advertised_routes=[f"POST {t.ASK_PATH}"],
 )
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    """Return the routes of answers, conversations and models."""
-    endpoints = [
-        AskHandler(services),
-        AnswerHandlers(services),
-        AttachmentHandler(services),
-        ConversationHandlers(services),
-        ExportHandler(services),
-        ShareHandlers(services),
-        ModelsHandler(services),
-    ]
-    return TABLE.routes(endpoints, endpoint_maker(chat.PROTOCOL, lambda: services.guard))

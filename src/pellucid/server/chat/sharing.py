@@ -28,6 +28,7 @@ from ...storage import ChatNotFound, StoredChat, StoredShare
 from ...view import Viewer, parse_view, stricter
 from ..access.errors import forbidden
 from ..exchange import Exchange
+from ..handlers import Handlers
 from ..services import Services
 from ..stored_runs import max_view_of
 from . import response_types
@@ -55,11 +56,8 @@ async def may_share(services: Services, exchange: Exchange) -> bool:
     return exchange.principal.policy.share and await are_links_on(services, exchange)
 
 
-class ShareHandlers:
+class ShareHandlers(Handlers):
     """Handlers of links: make, list, delete and read."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def create(self, exchange: Exchange) -> None:
         """Make a link to a chat."""

@@ -42,7 +42,7 @@ from ...sealing import Sealed, SealError, attach, edited_warnings
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Redactor, Viewer
 from ..exchange import Exchange, new_minter
-from ..services import Services
+from ..handlers import Handlers
 from ..stored_runs import max_view_of
 from .input_redaction import redact_input_items
 from .run_header import client_tools_of
@@ -87,11 +87,8 @@ class DeletedConversation(msgspec.Struct):
     deleted: Literal[True] = True
 
 
-class ConversationHandlers:
+class ConversationHandlers(Handlers):
     """Handlers of the conversation routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def create(self, exchange: Exchange) -> None:
         body = await self._read_object(exchange, allow_empty=True)

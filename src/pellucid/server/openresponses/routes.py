@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta
-from starlette.routing import BaseRoute, WebSocketRoute
 
 from ...asgi.http import warning_headers
 from ...asgi.streaming import serve_response, serve_stream
@@ -20,9 +19,9 @@ from ...protocols.decoding import invalid
 from ...protocols.openresponses import FORWARDED_HEADERS, Dialect, openapi, request_from
 from ...protocols.openresponses import types as t
 from ...view import Redactor
-from ..exchange import Exchange, endpoint_maker, new_minter
+from ..exchange import Exchange, new_minter
+from ..handlers import Handlers
 from ..routing import VIEW, Operation, Socket, Table, parameter
-from ..services import Services
 from ..token_counts import count_input_tokens
 from .conversations import (
     AddItems,
@@ -48,11 +47,8 @@ class CompactRequest(msgspec.Struct, kw_only=True):
     prompt_cache_key: Annotated[str, Meta(max_length=64)] | None = None
 
 
-class CompactHandler:
+class CompactHandler(Handlers):
     """Handler of `POST /v1/responses/compact`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
         raw = await exchange.read_json(self._services.config.server)
@@ -85,11 +81,8 @@ def _with_trigger(fields: dict[str, Any]) -> Any:
     return [*items, {"type": "compaction_trigger"}]
 
 
-class InputTokensHandler:
+class InputTokensHandler(Handlers):
     """Handler of `POST /v1/responses/input_tokens`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
         raw = await exchange.read_json(self._services.config.server)
@@ -106,11 +99,8 @@ class InputTokensHandler:
         )
 
 
-class CreateResponseHandler:
+class CreateResponseHandler(Handlers):
     """Handler of `POST /v1/responses`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def __call__(self, exchange: Exchange) -> None:
         services = self._services
@@ -243,8 +233,10 @@ RESPONSES = Table(
             parameters=_PAGES,
         ),
     ],
+    protocol=openresponses.PROTOCOL,
+    handlers=[CreateResponseHandler, InputTokensHandler, CompactHandler, ResponseHandlers],
     path_parameters={"id": parameter("id", "path", "The response's id.")},
-    sockets=[Socket(_CREATE, "x-openresponses-websocket", openapi.SOCKET)],
+    sockets=[Socket(_CREATE, "x-openresponses-websocket", openapi.SOCKET, ResponsesSocket)],
     components=openapi.components(),
     amend_components=openapi.amend,
     advertised_routes=[f"POST {_CREATE}", f"GET {_CREATE} (WebSocket)", f"POST {_CREATE}/compact"],
@@ -316,26 +308,11 @@ CONVERSATIONS = Table(
             response_body=Conversation,
         ),
     ],
+    protocol=openresponses.PROTOCOL,
+    handlers=[ConversationHandlers],
     path_parameters={
         "id": parameter("id", "path", "The conversation's id."),
         "item_id": parameter("item_id", "path", "The item's id."),
     },
     advertised_routes=[f"POST {_LIST}"],
 )
-
-
-def routes(services: Services) -> list[BaseRoute]:
-    make_endpoint = endpoint_maker(openresponses.PROTOCOL, lambda: services.guard)
-    return [
-        *(WebSocketRoute(socket.path, ResponsesSocket(services)) for socket in RESPONSES.sockets),
-        *RESPONSES.routes(
-            [
-                CreateResponseHandler(services),
-                InputTokensHandler(services),
-                CompactHandler(services),
-                ResponseHandlers(services),
-            ],
-            make_endpoint,
-        ),
-        *CONVERSATIONS.routes([ConversationHandlers(services)], make_endpoint),
-    ]

@@ -23,7 +23,7 @@ from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
 from ...view import Redactor, Viewer
 from ..exchange import Exchange, parse_int
-from ..services import Services
+from ..handlers import Handlers
 from ..stored_runs import find_row, max_view_of
 from .input_redaction import redact_input_items
 from .run_header import ResponseRunHeader, requested_dialect
@@ -52,11 +52,8 @@ class DeletedResponse(msgspec.Struct):
     deleted: Literal[True] = True
 
 
-class ResponseHandlers:
+class ResponseHandlers(Handlers):
     """Handlers of these routes."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def get(self, exchange: Exchange) -> None:
         row = await self._find_row(exchange, log=True)
