@@ -27,7 +27,7 @@ from pellucid.local.model_index import is_engine_installed, larger_models
 from pellucid.server.access.policy import Policy
 from pellucid.server.catalog import Catalog
 from pellucid.server.config import Config, check_config
-from pellucid.server.connections import Connection, ConnectionClients, ConnectionFile
+from pellucid.server.connections import Connection, ConnectionBody, ConnectionClients, ConnectionFile
 from pellucid.upstream import UpstreamClient
 from tests.chat_server.chat_server_kit import ChatClient, open_feed, parse_feed, read_feed_until
 from tests.scripted import Call, Upstream, say
@@ -333,8 +333,8 @@ def test_the_warnings_name_what_the_file_replaces(file: Path) -> None:
     )
     plain = ConnectionFile(file, check_config(NO_MODELS, {}))
     for name in ("vllm", "mine"):
-        plain.save(name, "ollama", None, None, ["m", "n"])
-    plain.save("other", "ollama", None, None, ["n", "gpt-5"])
+        plain.save(name, ConnectionBody("ollama", ["m", "n"]))
+    plain.save("other", ConnectionBody("ollama", ["n", "gpt-5"]))
     catalog = Catalog(config, UpstreamClient(config.limits), connections=plain.current().connections)
     assert catalog.connection_warnings() == [
         "connections.vllm: not used, as providers.vllm in the configuration file is",
@@ -403,7 +403,7 @@ def test_rows_without_mistakes_are_used(file: Path) -> None:
 
 def test_a_file_that_others_may_read_is_not_used(file: Path) -> None:
     plain = ConnectionFile(file, check_config(NO_MODELS, {}))
-    plain.save("mine", "ollama", None, KEY, ["m"])
+    plain.save("mine", ConnectionBody("ollama", ["m"], None, KEY))
     os.chmod(file, 0o644)
     current = plain.current()
     assert not current.connections
@@ -419,8 +419,8 @@ def test_a_symbolic_link_stays_and_its_target_is_written(exists: bool, file: Pat
     file.symlink_to(target)
     plain = ConnectionFile(file, check_config(NO_MODELS, {}))
     if exists:
-        ConnectionFile(target, check_config(NO_MODELS, {})).save("first", "ollama", None, KEY, ["m"])
-    plain.save("mine", "ollama", None, KEY, ["m"])
+        ConnectionFile(target, check_config(NO_MODELS, {})).save("first", ConnectionBody("ollama", ["m"], None, KEY))
+    plain.save("mine", ConnectionBody("ollama", ["m"], None, KEY))
     assert file.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert list(plain.current().connections) == (["first", "mine"] if exists else ["mine"])
@@ -430,14 +430,14 @@ def test_a_symbolic_link_that_leads_nowhere_is_an_error(file: Path) -> None:
     file.parent.mkdir(parents=True)
     file.symlink_to(file)
     with pytest.raises(RequestError) as raised:
-        ConnectionFile(file, check_config(NO_MODELS, {})).save("mine", "ollama", None, KEY, ["m"])
+        ConnectionFile(file, check_config(NO_MODELS, {})).save("mine", ConnectionBody("ollama", ["m"], None, KEY))
     assert raised.value.info.code in ("not_saved", "connections_damaged")
 
 
 def test_what_was_written_is_read_unchanged(file: Path) -> None:
     plain = ConnectionFile(file, check_config(NO_MODELS, {}))
     models = ['quote " and \\ backslash', "日本語:8b", "𝕏-emoji-🧠", "a/b@c#d"]
-    saved = plain.save("my.conn-1_x", "ollama", "http://localhost:1/v1", KEY, models)
+    saved = plain.save("my.conn-1_x", ConnectionBody("ollama", models, "http://localhost:1/v1", KEY))
     assert ConnectionFile(file, check_config(NO_MODELS, {})).current().connections == {"my.conn-1_x": saved}
     assert KEY not in repr(saved)
 
@@ -903,7 +903,7 @@ def test_a_name_that_does_not_exist_is_not_found(gateway: Served) -> None:
 def test_a_file_that_allows_hosts_is_to_be_extended(file: Path) -> None:
     config = check_config({**NO_MODELS, "egress": {"allow": ["10.0.0.1"]}}, {})
     with pytest.raises(RequestError) as raised:
-        ConnectionFile(file, config).save("mine", "vllm", "http://192.168.7.7:8000/v1", None, ["m"])
+        ConnectionFile(file, config).save("mine", ConnectionBody("vllm", ["m"], "http://192.168.7.7:8000/v1", None))
     assert 'add "192.168.7.7" to "allow" under [egress]' in str(raised.value)
 
 
@@ -928,11 +928,17 @@ ADDRESSES = {
 
 def test_addresses_as_people_type_and_paste_them(file: Path) -> None:
     plain = ConnectionFile(file, check_config(NO_MODELS, {}))
-    cleaned = {typed: plain.proposed(None, "openai-compat", typed, None, ["m"]).base_url for typed in ADDRESSES}
+    cleaned = {
+        typed: plain.resolve_connection(None, ConnectionBody("openai-compat", ["m"], typed)).base_url
+        for typed in ADDRESSES
+    }
     assert cleaned == ADDRESSES
     # What the wire of the provider adds.
     address = "http://127.0.0.1:11434/api/chat"
-    assert plain.proposed(None, "ollama-native", address, None, ["m"]).base_url == "http://127.0.0.1:11434"
+    assert (
+        plain.resolve_connection(None, ConnectionBody("ollama-native", ["m"], address)).base_url
+        == "http://127.0.0.1:11434"
+    )
 
 
 def test_the_test_returns_the_address_that_was_meant(upstream: Upstream, gateway: Served) -> None:

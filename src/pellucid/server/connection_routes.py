@@ -24,7 +24,7 @@ from ..providers.profiles import builtin_profiles, hidden_row
 from ..telemetry import log
 from .access.config import is_loopback
 from .connection_check import CheckedConnection, check_connection, private_address_problem
-from .connections import MAX_MODELS, Connection
+from .connections import Connection, ConnectionBody
 from .exchange import Exchange
 from .feed import ModelsChanged
 from .handlers import Handlers
@@ -113,19 +113,6 @@ class Connections(msgspec.Struct):
     file: str
 
 
-class ConnectionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A connection to be saved."""
-
-    profile: str
-    models: Annotated[list[str], Meta(max_length=MAX_MODELS)]
-    base_url: str | None = None
-    """By default, the provider's usual address."""
-    api_key: str | None = None
-    """null: the key that is stored; empty: none."""
-    private_addresses: list[str] | None = None
-    """The addresses of an own network that the server may have. null: those that are stored, for the same server."""
-
-
 class ConnectionTestBody(msgspec.Struct, forbid_unknown_fields=True):
     """A connection to be tested."""
 
@@ -176,9 +163,8 @@ class ConnectionHandlers(Handlers):
         connected = (await self._services.refresh_connections()).connections
         known = connected.get(body.name) if body.name is not None else None
         models = [] if body.model is None else [body.model]
-        connection = self._connections.proposed(
-            known, body.profile, body.base_url, body.api_key, models, body.private_addresses
-        )
+        values = ConnectionBody(body.profile, models, body.base_url, body.api_key, body.private_addresses)
+        connection = self._connections.resolve_connection(known, values)
         needed = await self._connections.addresses_to_agree_to(connection)
         if needed:
             problem = private_address_problem(self._connections.url_of(connection), needed)
@@ -195,13 +181,12 @@ class ConnectionHandlers(Handlers):
         self._check(exchange)
         body = decode(await exchange.read_body(self._services.config.server), ConnectionBody)
         name = exchange.path_params["name"]
-        values = body.profile, body.base_url, body.api_key, body.models, body.private_addresses
         known = (await self._services.refresh_connections()).connections.get(name)
-        proposed = self._connections.proposed(known, *values)
-        if needed := await self._connections.addresses_to_agree_to(proposed):
-            message = private_address_problem(self._connections.url_of(proposed), needed).message
+        connection = self._connections.resolve_connection(known, body)
+        if needed := await self._connections.addresses_to_agree_to(connection):
+            message = private_address_problem(self._connections.url_of(connection), needed).message
             raise RequestError(message, code="private_address", param="base_url")
-        connection = await asyncio.to_thread(self._connections.save, name, *values)
+        connection = await asyncio.to_thread(self._connections.save, name, body)
         await self._services.refresh_connections()
         info = self._info(name, connection)
         host = urlsplit(info.base_url).netloc

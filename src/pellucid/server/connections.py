@@ -24,11 +24,11 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from ..data_directory import FileStamp, exclusive_lock, read_secret, replace_secret, stamp_of
 from ..egress import EgressError, EgressPolicy
@@ -91,6 +91,19 @@ class Connection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return ProviderConfig(profile=self.profile, base_url=self.base_url, models=self.models)
 
 
+class ConnectionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A connection to be saved."""
+
+    profile: str
+    models: Annotated[list[str], Meta(max_length=MAX_MODELS)]
+    base_url: str | None = None
+    """By default, the provider's usual address."""
+    api_key: str | None = None
+    """null: the key that is stored; empty: none."""
+    private_addresses: list[str] | None = None
+    """The addresses of an own network that the server may have. null: those that are stored, for the same server."""
+
+
 class ConnectionSet(NamedTuple):
     """What the file contained when it was read. It is replaced, and never changed."""
 
@@ -147,25 +160,8 @@ class ConnectionFile:
         """Return whether the configuration file has a provider of this name, which is used instead."""
         return name in self._config.providers
 
-    def save(
-        self,
-        name: str,
-        profile: str,
-        base_url: str | None,
-        api_key: str | None,
-        models: list[str],
-        private_addresses: list[str] | None = None,
-    ) -> Connection:
-        """Create or replace a connection, and write the file.
-
-        Args:
-            name: The name of the provider.
-            profile: The name of its profile.
-            base_url: Its address; None: that of the profile.
-            api_key: Its key; empty: it has none. None: the key of the connection that is replaced.
-            models: The models, by the provider's names.
-            private_addresses: The addresses of an own network that an operator agrees to. None: those of the connection
-                that is replaced, if its server is the same.
+    def save(self, name: str, body: ConnectionBody) -> Connection:
+        """Create or replace the connection with this name, and write the file.
 
         Raises:
             RequestError: A value is wrong, the configuration has this name, or the file must be mended first.
@@ -182,7 +178,7 @@ class ConnectionFile:
         def replace(connections: dict[str, Connection]) -> None:
             nonlocal connection
             known = connections.get(name)
-            connection = self.proposed(known, profile, base_url, api_key, models, private_addresses)
+            connection = self.resolve_connection(known, body)
             mistakes = [*self._name_mistakes(name), *self._mistakes(connection)]
             if not connection.models:
                 mistakes.append(("models", "choose at least one model"))
@@ -218,26 +214,18 @@ class ConnectionFile:
         """
         self._change(lambda connections: None, model)
 
-    def proposed(
-        self,
-        known: Connection | None,
-        profile: str,
-        base_url: str | None,
-        api_key: str | None,
-        models: list[str],
-        private_addresses: list[str] | None = None,
-    ) -> Connection:
-        """Return the connection that these values describe (see `save`).
+    def resolve_connection(self, known: Connection | None, body: ConnectionBody) -> Connection:
+        """Return the connection that a request describes, with what it takes over from the one that it replaces.
 
         Raises:
             RequestError: The key would be sent to another server than the one for which it was given.
         """
-        base_url = self._address_of(base_url or "", self._profiles.get(profile)) or None
-        key = api_key.strip() if api_key is not None else None
-        agreed = tuple(dict.fromkeys(private_addresses or ()))
-        connection = Connection(profile, list(dict.fromkeys(models)), base_url, key or None, agreed)
+        base_url = self._address_of(body.base_url or "", self._profiles.get(body.profile)) or None
+        key = body.api_key.strip() if body.api_key is not None else None
+        agreed = tuple(dict.fromkeys(body.private_addresses or ()))
+        connection = Connection(body.profile, list(dict.fromkeys(body.models)), base_url, key or None, agreed)
         is_same_server = known is not None and self._server_of(known) == self._server_of(connection)
-        if known is not None and is_same_server and private_addresses is None:
+        if known is not None and is_same_server and body.private_addresses is None:
             connection = msgspec.structs.replace(connection, private_addresses=known.private_addresses)
         if key is not None or known is None or known.api_key is None:
             return connection

@@ -37,17 +37,20 @@ from ..parts import (
 )
 from ..protocols.client_protocols import ClientRequest, StatelessRequest
 from ..protocols.decoding import invalid
-from ..runs import RunSource
-from ..runs.server_tools import RequestServers
-from ..runs.stages import Stage
+from ..runs import LiveRun, RunSource, TurnHandler
+from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
+from ..runs.stages import SealStage, Stage
+from ..runs.stored_run import StoreStage
+from ..runs.summaries import SummaryStage
 from ..sealing import attach, make_opener
 from ..settings import ModelCall
 from ..storage import StoredResponse
-from ..tools import AnyTool
+from ..tools import AnyTool, RunContext, ServerToolset
 from ..unicode import truncate
 from ..view import View, Viewer
-from .agent_model import AgentClient, AgentModel, ServerFunctions
+from .agent_model import AgentClient, AgentModel, ServerFunctions, unsupported
 from .exchange import Exchange
+from .metering import MeterStage
 from .services import Services, tool_definitions
 
 COMPACTION_PREAMBLE = "Summary of the earlier conversation:\n\n"
@@ -198,42 +201,79 @@ class PreparedRequest:
         stored_as: StoredResponse | None = None,
         stages: Sequence[Stage] = (),
     ) -> RunSource:
-        """Create a run of the call, which the code that serves it drives (see `Services.create_run`).
+        """Create a run of the call, which the code that serves it drives.
 
         Args:
-            call: The call of the model.
+            call: The call of the model, or of the agent: the request of the first turn.
             tools: As in `model_call`.
             model: Replaces the requested model.
             with_seals: Whether reasoning is sealed.
             thread_id: The thread to which seals are bound.
-            mcp_servers: MCP servers that the request names.
+            mcp_servers: MCP servers that the request names. Their tools join the call when they are connected.
             stored_as: The row of a response that is stored before its end is shown.
             stages: Stages before all others.
 
         Raises:
             PellucidError: There is not enough memory for new work, or the agent cannot be run with this request.
         """
-        viewer = self.viewer
-        return await self._services.create_run(
-            model or self.model,
+        services, model, principal = self._services, model or self.model, self._exchange.principal
+        services.memory.check()
+        run_telemetry = self._exchange.telemetry.begin_run(model, services.tool_names)
+        all_stages = [*stages, *self._summary_stages()]
+        if with_seals:  # after the summaries of an item
+            all_stages.append(SealStage(services.sealer.for_tenant(principal.owner, thread_id).seal))
+        costs = services.cost_recorder(principal, self.model_name)
+        all_stages.append(MeterStage(services.guard, principal, run_telemetry, costs))
+        if stored_as is not None:
+            all_stages.append(StoreStage(stored_as, services.store))
+        limits = services.config.tools
+        max_calls = min(self.request.max_tool_calls or limits.max_calls, limits.max_calls)
+        if isinstance(model, AgentModel):
+            if mcp_servers is not None:
+                raise unsupported(next(iter(mcp_servers.servers)), "is an agent with tools of its own", model.name)
+            run_telemetry.source = agent_run = await model.start(
+                call,
+                self.client,
+                all_stages,
+                max_tool_calls=max_calls,
+                wrap_model=lambda called: run_telemetry.observe(services.catalog.with_media(called)),
+            )
+            return agent_run
+
+        def make_turn_handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
+            if not tools:
+                return TurnHandler()
+            server = ServerToolset(
+                tools,
+                timeout=limits.timeout_seconds,
+                parallel=call.settings.get("parallel_tool_calls") is not False,
+                observer=run_telemetry.trace_tool_call,
+            )
+            return ServerTurnHandler(server, server.names, RunContext(principal.owner, model))
+
+        run_telemetry.source = run = LiveRun(
+            run_telemetry.model,
             call,
             self.mint,
-            self._exchange.principal,
-            tools=self.executable_tools(call, tools),
-            mcp_servers=mcp_servers,
-            with_seals=with_seals,
-            thread_id=thread_id,
-            with_summaries=(
-                self.request.wants_summaries and viewer.summaries
-                if viewer.rule.is_full
-                else "summary" in viewer.rule.forms
-            ),
-            max_tool_calls=self.request.max_tool_calls,
-            stored_as=stored_as,
-            stages=stages,
-            telemetry=self._exchange.telemetry,
-            client=self.client,
+            make_turn_handler(call, self.executable_tools(call, tools))
+            if mcp_servers is None
+            else MCPTurnHandler(mcp_servers, make_turn_handler),
+            stages=all_stages,
+            max_tool_calls=max_calls,
+            log_faults=True,
         )
+        return run
+
+    def _summary_stages(self) -> list[Stage]:
+        """Return the stage that makes summaries for reasoning that has none, if the viewer gets them."""
+        services, viewer = self._services, self.viewer
+        is_wanted = (
+            self.request.wants_summaries and viewer.summaries if viewer.rule.is_full else "summary" in viewer.rule.forms
+        )
+        if services.summary_writer is None or not is_wanted:
+            return []
+        charge = services.summary_charge(self._exchange.principal)
+        return [SummaryStage(services.summary_writer, services.config.summaries.seconds, charge)]
 
     def add_warning_headers(self) -> None:
         """Add the warnings to the headers of the response."""

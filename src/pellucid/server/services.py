@@ -24,21 +24,17 @@ from ..data_directory import default_connections
 from ..egress import EgressPolicy
 from ..envelopes import Envelope, text_of
 from ..errors import ErrorInfo, PellucidError, RequestError
-from ..events import Mint
 from ..models import ChatModel
 from ..protocols.chat import ANSWER_PREFIX
 from ..relay import MemoryRelay, Relay, open_relay
-from ..runs import LiveRun, RunSource, Stage, TurnHandler
+from ..runs import RunSource
 from ..runs.detached_runs import BeginRow, DetachedRuns
 from ..runs.model_text import TextUsage, UsageCallback
 from ..runs.replay import FinishedLog, LiveLog
 from ..runs.run_log import unpack_log
-from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
-from ..runs.stages import SealStage
-from ..runs.stored_run import StoreStage
-from ..runs.summaries import SummaryStage, SummaryWriter
+from ..runs.summaries import SummaryWriter
 from ..sealing import Keys, Sealer
-from ..settings import ModelCall, ToolDefinition
+from ..settings import ToolDefinition
 from ..spaces.runtime.compression import Compressor
 from ..spaces.runtime.maintenance import Intervals
 from ..spaces.runtime.space_manager import SpaceManager
@@ -47,20 +43,19 @@ from ..storage import AlreadyStored, Store, StoredResponse, open_store
 from ..storage.gateway_lock import gateway_lock
 from ..storage.store import sqlite_path
 from ..telemetry import error_location, log
-from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
+from ..tools import AnyTool, collect_tools
 from ..upstream import UpstreamClient
 from .access.budgets import Budgets
 from .access.guard import Guard
 from .access.policy import Principal
-from .agent_model import AgentClient, AgentModel, unsupported
 from .catalog import NO_MODEL, Catalog, CatalogState
 from .config import Config, RecordConfig
 from .connections import Connection, ConnectionClients, ConnectionFile, ConnectionSet
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
 from .feed import Feed, TurnEnded
 from .memory import MemoryMark, default_mark_bytes
-from .metering import CostRecorder, MeterStage
-from .observability import RequestTelemetry, Telemetry, create_tracer_provider, shut_down_tracer_provider
+from .metering import CostRecorder
+from .observability import Telemetry, create_tracer_provider, shut_down_tracer_provider
 from .readiness import NotReady, Readiness
 from .space_config import read_webhooks, store_spaces
 from .status import GatewayState
@@ -182,7 +177,7 @@ class Services:
         self._functions = load_functions(config)
         self._mcp_servers = [create_mcp_server(name, server) for name, server in config.tools.mcp.items()]
         self.egress = EgressPolicy(config.egress.allow)
-        self._tool_names: set[str] = set()
+        self.tool_names: set[str] = set()
         """Names of the tools that the operator configured."""
         self._tracers = tracers or create_tracer_provider(config.telemetry)
         self.telemetry = Telemetry(config.telemetry, _KnownModels(self), self._tracers)
@@ -338,7 +333,7 @@ class Services:
             self.store,
             self.relay,
             # A space has no key, so the gateway itself pays.
-            compressor=make_compressor(self.summary_writer, self._summary_charge(Principal(""))),
+            compressor=make_compressor(self.summary_writer, self.summary_charge(Principal(""))),
             intervals=Intervals(presence_seconds=config.relay.lease_seconds),
         )
         exit_stack.push_async_callback(self.spaces.aclose)
@@ -454,99 +449,12 @@ class Services:
         """Return the server's tools that this principal may use."""
         # The object of each MCP server caches its list, until the list changes or the server is gone.
         listed = await collect_tools(self._functions, self._mcp_servers) if self._mcp_servers else self._functions
-        self._tool_names.update(tool.name for tool in listed)
+        self.tool_names.update(tool.name for tool in listed)
         return [tool for tool in listed if principal.policy.allows_tool(tool.name)]
 
     # --- runs --------------------------------------------------------------------------------------------------
 
-    async def create_run(
-        self,
-        model: ChatModel,
-        call: ModelCall,
-        mint: Mint,
-        principal: Principal,
-        *,
-        tools: Sequence[AnyTool] = (),
-        mcp_servers: RequestServers | None = None,
-        with_seals: bool = False,
-        thread_id: str | None = None,
-        with_summaries: bool = False,
-        max_tool_calls: int | None = None,
-        stored_as: StoredResponse | None = None,
-        stages: Sequence[Stage] = (),
-        telemetry: RequestTelemetry,
-        client: AgentClient,
-    ) -> RunSource:
-        """Create a run, which the code that serves it drives.
-
-        Args:
-            model: The model that is called, or the agent that runs.
-            call: The request of the first turn.
-            mint: Creates the public ids.
-            principal: The caller, whose limits apply.
-            tools: Those that the server executes.
-            mcp_servers: MCP servers that the request names. Their tools join the call when they are connected.
-            with_seals: Whether reasoning is sealed.
-            thread_id: The thread to which seals are bound.
-            with_summaries: Whether summaries are made for reasoning that has none.
-            max_tool_calls: The request's limit; the configuration's may be lower.
-            stored_as: The row of a response that is stored before its end is shown.
-            stages: Stages before all others.
-            telemetry: The telemetry of the request.
-            client: What the run of an agent gets of its client.
-
-        Raises:
-            PellucidError: There is not enough memory for new work, or the agent cannot be run with this call.
-        """
-        self.memory.check()
-        run_telemetry = telemetry.begin_run(model, self._tool_names)
-
-        def make_turn_handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
-            if not tools:
-                return TurnHandler()
-            server = ServerToolset(
-                tools,
-                timeout=self.config.tools.timeout_seconds,
-                parallel=call.settings.get("parallel_tool_calls") is not False,
-                observer=run_telemetry.trace_tool_call,
-            )
-            return ServerTurnHandler(server, server.names, RunContext(principal.owner, model))
-
-        all_stages = list(stages)
-        if with_summaries and self.summary_writer is not None:
-            all_stages.append(
-                SummaryStage(self.summary_writer, self.config.summaries.seconds, self._summary_charge(principal))
-            )
-        if with_seals:  # after the summaries of an item
-            all_stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
-        costs = self._cost_recorder(principal, telemetry.model or model.name)
-        all_stages.append(MeterStage(self.guard, principal, run_telemetry, costs))
-        if stored_as is not None:
-            all_stages.append(StoreStage(stored_as, self.store))
-        max_calls = min(max_tool_calls or self.config.tools.max_calls, self.config.tools.max_calls)
-        if isinstance(model, AgentModel):
-            if mcp_servers is not None:
-                raise unsupported(next(iter(mcp_servers.servers)), "is an agent with tools of its own", model.name)
-            run_telemetry.source = agent_run = await model.start(
-                call,
-                client,
-                all_stages,
-                max_tool_calls=max_calls,
-                wrap_model=lambda called: run_telemetry.observe(self.catalog.with_media(called)),
-            )
-            return agent_run
-        run_telemetry.source = run = LiveRun(
-            run_telemetry.model,
-            call,
-            mint,
-            make_turn_handler(call, tools) if mcp_servers is None else MCPTurnHandler(mcp_servers, make_turn_handler),
-            stages=all_stages,
-            max_tool_calls=max_calls,
-            log_faults=True,
-        )
-        return run
-
-    def _summary_charge(self, principal: Principal) -> UsageCallback:
+    def summary_charge(self, principal: Principal) -> UsageCallback:
         """Return a function that charges the principal for summaries."""
         return self.charge_for(principal, self.config.summaries.model or (self.local.name if self.local else ""))
 
@@ -554,7 +462,7 @@ class Services:
         """Return a function that charges the principal for texts which a model writes, by its public name."""
 
         async def charge(used: TextUsage) -> None:
-            costs = self._cost_recorder(principal, model)
+            costs = self.cost_recorder(principal, model)
             costs.add(
                 used.origin,
                 used.usage,
@@ -565,7 +473,7 @@ class Services:
 
         return charge
 
-    def _cost_recorder(self, principal: Principal, model: str) -> CostRecorder:
+    def cost_recorder(self, principal: Principal, model: str) -> CostRecorder:
         """Return the recorder of the costs of what the principal uses of a model, by its public name."""
         return CostRecorder(self.usage_writer, self.catalog.token_prices, principal, model)
 
