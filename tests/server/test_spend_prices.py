@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -28,6 +28,7 @@ from pellucid.server.spend import (
     token_prices_of,
     with_estimates,
 )
+from pellucid.server.usage_writer import UsageWriter
 from pellucid.storage import UsageCounts
 
 TOKENS = st.integers(0, 10_000_000)
@@ -103,7 +104,9 @@ class Recorded:
     def __init__(self, prices: Prices | None, usage: Usage, **written: Any) -> None:
         self.row = UsageCounts()
         token_prices = None if prices is None else token_prices_of(prices)
-        self.recorder = CostRecorder(self, lambda name, origin: token_prices, Principal("ann"), "m")
+        self.recorder = CostRecorder(
+            cast("UsageWriter", self), lambda name, origin: token_prices, Principal("ann"), "m"
+        )
         self.shown = self.recorder.add(Origin("p", "openai_chat", "x"), usage, input_characters=lambda: 4, **written)
 
     def add(

@@ -85,17 +85,14 @@ class TrackedRun(Protocol):
         ...
 
 
-class Health:
+class Health(msgspec.Struct):
     """The failures of one deployment."""
 
-    __slots__ = ("failures", "last_failure", "model")
-
-    def __init__(self, model: str | None) -> None:
-        self.model = model
-        """The public name under which it was called first."""
-        self.failures = 0
-        """The number of failures in succession."""
-        self.last_failure: ModelFailure | None = None
+    model: str | None
+    """The public name under which it was called first."""
+    failures: int = 0
+    """The number of failures in succession."""
+    last_failure: ModelFailure | None = None
 
 
 class LiveRuns:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from ..conversation import turn_lengths
@@ -48,32 +49,21 @@ from ..storage import UsageCounts
 from .access.guard import Guard
 from .access.policy import Principal
 from .spend import FREE, TokenPrices, cost_nanos, counted_tokens, reasoning_nanos, with_estimates
+from .usage_writer import UsageWriter
 
 
-class RunMeasurements:
+class RunMeasurements(msgspec.Struct):
     """The measurements of one run. Seconds count from its opening; None: it did not come to that."""
 
-    __slots__ = (
-        "characters",
-        "cost_nanos",
-        "end",
-        "first_answer",
-        "first_thought",
-        "reasoning_characters",
-        "seconds",
-        "thinking",
-    )
-
-    def __init__(self) -> None:
-        self.cost_nanos: int | None = None
-        """In billionths of the currency, estimates included; None: no model that answered has prices."""
-        self.first_thought: float | None = None
-        self.first_answer: float | None = None
-        self.thinking = 0.0
-        self.characters = 0
-        self.reasoning_characters = 0
-        self.seconds = 0.0
-        self.end = RunEndEvent("cancelled")
+    cost_nanos: int | None = None
+    """In billionths of the currency, estimates included; None: no model that answered has prices."""
+    first_thought: float | None = None
+    first_answer: float | None = None
+    thinking: float = 0.0
+    characters: int = 0
+    reasoning_characters: int = 0
+    seconds: float = 0.0
+    end: RunEndEvent = RunEndEvent("cancelled")
 
 
 class RunObserver(Protocol):
@@ -101,20 +91,12 @@ class RunObserver(Protocol):
         ...
 
 
-class UsageSink(Protocol):
-    """The method of `usage_writer.UsageWriter` that is needed."""
-
-    def add(
-        self, owner: str, key_id: str | None, model: str, deployment: str, counts: UsageCounts, *, has_prices: bool
-    ) -> None: ...
-
-
 class CostRecorder:
     """Computes what the turns of one caller cost, and adds them to what it used."""
 
     def __init__(
         self,
-        writer: UsageSink,
+        writer: UsageWriter,
         prices: Callable[[str, Origin], TokenPrices | None],
         principal: Principal,
         model: str,

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+
+import msgspec
 
 from ..background_tasks import start_task
 from ..errors import PellucidError
-from ..storage import CostTotals, UsageCounts, UsageKey
+from ..storage import CostTotals, Usage, UsageCounts, UsageKey
 from ..telemetry import error_location, log
 
 WRITE_SECONDS = 1.0
@@ -35,27 +36,16 @@ MAX_KNOWN = 10_000
 """How many costs of keys and owners are remembered."""
 
 
-class UsageStore(Protocol):
-    """The methods of the store (`pellucid.storage.Usage`) that are needed."""
-
-    async def add(self, sums: Iterable[tuple[UsageKey, UsageCounts]]) -> None: ...
-
-    async def cost_totals(self, owner: str, key_id: str | None, currency: str, today: str) -> CostTotals: ...
-
-
 _Payer = tuple[str, str | None]
 """An owner, and one of its keys; None: all of them."""
 
 
-class _KnownCost:
+class _KnownCost(msgspec.Struct):
     """What a payer has spent, today and in this month."""
 
-    __slots__ = ("day", "read_at", "totals")
-
-    def __init__(self, day: str, totals: CostTotals, read_at: float) -> None:
-        self.day = day
-        self.totals = totals
-        self.read_at = read_at
+    day: str
+    totals: CostTotals
+    read_at: float
 
 
 class UsageWriter:
@@ -63,7 +53,7 @@ class UsageWriter:
 
     def __init__(
         self,
-        store: UsageStore,
+        store: Usage,
         currency: str,
         *,
         clock: Callable[[], float] = time.time,

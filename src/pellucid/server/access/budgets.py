@@ -14,25 +14,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
 from ...errors import BUDGET_EXCEEDED
 from ...storage import CostTotals
 from ..spend import format_amount, nanos_of
+from ..usage_writer import UsageWriter
 from .errors import AccessError, BackendUnavailable, call_backend
 from .policy import Amount, Principal
-
-
-class CostSource(Protocol):
-    """The methods of `usage_writer.UsageWriter` that are needed."""
-
-    currency: str
-
-    def cached_cost_totals(self, owner: str, key_id: str | None) -> CostTotals | None: ...
-
-    async def cost_totals(self, owner: str, key_id: str | None) -> CostTotals: ...
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +40,7 @@ class Budgets:
 
     def __init__(
         self,
-        source: CostSource,
+        source: UsageWriter,
         when_down: Literal["refuse", "allow"],
         owners: Mapping[str, Budget] = {},
         clock: Callable[[], float] = time.time,

@@ -32,20 +32,23 @@ import msgspec
 
 from ...asgi.host import HostRule, host_of
 from ...parts import Usage
+from ...relay import Relay
 from ...sealing import Keys
+from ...storage import Keys as KeyStore
+from ...storage import RevokedTokens
 from . import origins
 from .budgets import Budgets
 from .config import AccessConfig, is_loopback
 from .credentials import credential
 from .errors import AccessError, HTTPHeader, forbidden, unauthorized
 from .jwt import TokenVerifier, looks_like_token
-from .key_cache import KeyCache, KeyStore
+from .key_cache import KeyCache
 from .keys import KeyHasher, ensure_pepper, looks_like_key
-from .limits import LoginThrottle, RateCounter, RateLimiter, StreamSlot, rate_limit_headers
+from .limits import LoginThrottle, RateLimiter, StreamSlot, rate_limit_headers
 from .oidc import OIDCClient
 from .origins import Cors
 from .policy import ENV_KEY_ID, Principal
-from .revocation import OpenRequests, RevocationList, RevokedTokenStore
+from .revocation import OpenRequests, RevocationList
 from .session import (
     COOKIE,
     BrowserSession,
@@ -79,9 +82,9 @@ class Guard:
         self,
         access: AccessConfig,
         keys: KeyStore | None,
-        relay: RateCounter,
+        relay: Relay,
         *,
-        revoked_tokens: RevokedTokenStore | None = None,
+        revoked_tokens: RevokedTokens | None = None,
         budgets: Budgets | None = None,
         allow_unauthenticated: bool = False,
         seal_keys: Callable[[], Keys] | None = None,

@@ -14,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from ...errors import ConfigError
-from ...storage import StoredKey
+from ...storage import Keys, StoredKey
 from ...telemetry import log
 from .errors import AccessError, BackendUnavailable, call_backend, forbidden, unauthorized, unavailable
 from .keys import KeyHasher, key_id_of
@@ -28,16 +27,6 @@ from .policy import Policy, Principal, read_policy
 
 MAX_KNOWN = 10_000
 MAX_UNKNOWN = 1_000
-
-
-class KeyStore(Protocol):
-    """The methods of the store's keys (`pellucid.storage.Keys`) that are needed here."""
-
-    async def by_hash(self, hash: bytes) -> StoredKey | None: ...
-
-    async def by_ids(self, ids: Collection[str]) -> Sequence[StoredKey]: ...
-
-    async def list(self, owner: str | None = None) -> Sequence[StoredKey]: ...
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -53,7 +42,7 @@ class KeyCache:
 
     def __init__(
         self,
-        keys: KeyStore,
+        keys: Keys,
         make_hasher: Callable[[], KeyHasher],
         ttl_seconds: float,
         clock: Callable[[], float],

@@ -21,11 +21,11 @@ import math
 import secrets
 from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ...background_tasks import start_task
 from ...parts import Usage
-from ...relay import LimitResult
+from ...relay import LimitResult, Relay
 from ...telemetry import error_location, log
 from .errors import AccessError, BackendUnavailable, HTTPHeader, call_backend, unavailable
 from .policy import COUNTERS, Policy, Principal
@@ -40,24 +40,6 @@ MAX_ATTEMPTS_PER_MINUTE = 20
 _SIGN_IN_LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
 
 T = TypeVar("T")
-
-
-class RateCounter(Protocol):
-    """The members of the relay (`pellucid.relay.Relay`) that limits need."""
-
-    is_remote: bool
-
-    async def spend(
-        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> LimitResult: ...
-
-    async def charge(
-        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> LimitResult: ...
-
-    async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool: ...
-
-    async def release_slot(self, bucket: str, holder: str) -> None: ...
 
 
 class StreamSlot:
@@ -113,7 +95,7 @@ class StreamSlot:
 class RateLimiter:
     """Applies the limits of policies. `aclose` it with the server."""
 
-    def __init__(self, relay: RateCounter, when_down: Literal["refuse", "allow"], lease_seconds: float = 60.0) -> None:
+    def __init__(self, relay: Relay, when_down: Literal["refuse", "allow"], lease_seconds: float = 60.0) -> None:
         """Create a limiter.
 
         Args:
@@ -129,7 +111,7 @@ class RateLimiter:
         self._slots: dict[str, tuple[str, int]] = {}
         self._renewal_task: asyncio.Task[None] | None = None
 
-    def share(self, relay: RateCounter) -> None:
+    def share(self, relay: Relay) -> None:
         """Count for all replicas from now on."""
         self._relay = relay
 
@@ -323,7 +305,7 @@ _HEADER_NAMES = {
 class LoginThrottle:
     """Counter of attempts: `take` one before it is made, `refund` it if it succeeded."""
 
-    def __init__(self, relay: RateCounter) -> None:
+    def __init__(self, relay: Relay) -> None:
         self._relay = relay
 
     async def take(self, scope: Mapping[str, Any], purpose: str = "to sign in") -> None:

@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from typing import Protocol
 
+import msgspec
+
+from ...storage import RevokedTokens
 from ...telemetry import error_location, log
 from .errors import AccessError, BackendUnavailable, call_backend, unauthorized, unavailable
 from .key_cache import KeyCache
@@ -28,18 +30,10 @@ MIN_CHECK_SECONDS = 0.5
 """Minimum interval of the checks of open requests, if keys are cached for less."""
 
 
-class RevokedTokenStore(Protocol):
-    """The methods of the store (`pellucid.storage.RevokedTokens`) that are needed here."""
-
-    async def revoke(self, id: str, expires_at: float) -> bool: ...
-
-    async def find_revoked(self, ids: Collection[str]) -> frozenset[str]: ...
-
-
 class RevocationList:
     """The ids of sessions and of attempts to sign in that must not be used any more."""
 
-    def __init__(self, store: RevokedTokenStore, ttl_seconds: float, monotonic: Callable[[], float]) -> None:
+    def __init__(self, store: RevokedTokens, ttl_seconds: float, monotonic: Callable[[], float]) -> None:
         """Create the list.
 
         Args:
@@ -93,19 +87,13 @@ class RevocationList:
         return revoked
 
 
-class OpenRequest:
-    """A request that is open, or a socket.
+class OpenRequest(msgspec.Struct, eq=False):
+    """A request that is open, or a socket."""
 
-    Attributes:
-        principal: Who sent it. A socket replaces it with each turn.
-        interrupt: Ends it with an error, now. It must not raise.
-    """
-
-    __slots__ = ("interrupt", "principal")
-
-    def __init__(self, principal: Principal, interrupt: Callable[[AccessError], None]) -> None:
-        self.principal = principal
-        self.interrupt = interrupt
+    principal: Principal
+    """Who sent it. A socket replaces it with each turn."""
+    interrupt: Callable[[AccessError], None]
+    """Ends it with an error, now. It must not raise."""
 
 
 class OpenRequests:
