@@ -149,7 +149,7 @@ def test_which_model_writes(config: dict[str, Any], answering: str, writer: str 
 def test_a_start_refuses_a_model_that_is_not_there() -> None:
     providers = {"vllm": {**PROVIDERS["vllm"], "models": ["m"]}}
     config = check_config({"providers": providers, "chat": {"title_model": "tiny"}}, {})
-    [mistake] = check_startup(config, None)
+    [mistake] = check_startup(config, UpstreamClient(), None)
     assert mistake.startswith("chat.title_model: ")
     assert "'tiny'" in mistake
 

@@ -11,12 +11,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pellucid import __version__
 from pellucid.cli.main import main
 from pellucid.data_directory import create_secret
+from pellucid.upstream import UpstreamClient
 from tests.cases import Cases
 from tests.scripted import Call, Upstream, delta, event, say
 from tests.scripted.commands import PELLUCID, Run
@@ -181,6 +183,26 @@ def test_config_check_lists_connections_and_which_of_two_names_wins(run: Run, tm
     assert f"warning: {file}: connections.mine: another model is served as 'm'; this one is mine:m" in warnings
     assert "connections.bad.profile: there is no provider 'nobody'" in warnings
     assert key not in result.stdout.decode() + warnings
+
+
+def test_config_check_closes_its_clients(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[UpstreamClient] = []
+    create = UpstreamClient.__init__
+
+    def record(self: UpstreamClient, *args: Any, **kwargs: Any) -> None:
+        clients.append(self)
+        create(self, *args, **kwargs)
+
+    monkeypatch.setattr(UpstreamClient, "__init__", record)
+    text = '[connections.mine]\nprofile = "ollama"\nmodels = ["m"]\n'
+    create_secret(tmp_path / "data" / "pellucid" / "connections.toml", text.encode())
+    (tmp_path / "pellucid.toml").write_text('[providers.vllm]\nmodels = ["m"]\n')
+    assert run("config", "check", env={"XDG_DATA_HOME": str(tmp_path / "data")}).returncode == 0
+    assert len(clients) == 2
+    (tmp_path / "pellucid.toml").write_text('[summaries]\nmodel = "nobody"\n')
+    assert run("config", "check").returncode == 2
+    assert len(clients) > 2
+    assert all(client.is_closed for client in clients)
 
 
 def test_config_check_reports_every_error(run: Run, tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def test_the_warnings_name_what_the_file_replaces(file: Path) -> None:
     for name in ("vllm", "mine"):
         plain.save(name, ConnectionBody("ollama", ["m", "n"]))
     plain.save("other", ConnectionBody("ollama", ["n", "gpt-5"]))
-    catalog = Catalog(config, UpstreamClient(config.limits), connections=plain.current().connections)
+    catalog = Catalog(config, UpstreamClient(config.limits), connected=plain.current())
     assert catalog.connection_warnings() == [
         "connections.vllm: not used, as providers.vllm in the configuration file is",
         "connections.mine: another model is served as 'm'; this one is mine:m",
@@ -763,7 +763,7 @@ def test_the_default_of_the_configuration_wins(upstream: Upstream, file: Path) -
         assert "server.default_model" in reply.json["error"]["message"]
     checked = check_config(config, {})
     read = ConnectionFile(file, checked).current()
-    catalog = Catalog(checked, UpstreamClient(), connections=read.connections, default_model=read.default_model)
+    catalog = Catalog(checked, UpstreamClient(), connected=read)
     assert "default_model: 'b' is not used" in catalog.connection_warnings()[0]
 
 

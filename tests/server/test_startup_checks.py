@@ -12,6 +12,7 @@ from pellucid.errors import ConfigError
 from pellucid.server import create_app
 from pellucid.server.config import check_config
 from pellucid.server.factories import check_startup
+from pellucid.upstream import UpstreamClient
 
 VLLM = {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}
 
@@ -44,7 +45,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("table", "mistake"), WRONG)
 def test_a_startup_error_is_reported_without_starting(table: dict[str, Any], mistake: str) -> None:
     config = check_config({"providers": VLLM, "storage": {"url": "sqlite://"}, **table}, {})
-    [message] = check_startup(config, None)
+    [message] = check_startup(config, UpstreamClient(), None)
     assert mistake in message
 
     async def start() -> None:
@@ -59,6 +60,6 @@ def test_a_startup_error_is_reported_without_starting(table: dict[str, Any], mis
 def test_a_key_file_without_keys_is_an_error(home: Path) -> None:
     jwt = {"issuer": "https://login.example.com", "audience": "x", "jwks_file": "open.json"}
     config = check_config({"providers": VLLM, "access": {"jwt": jwt}}, {})
-    assert check_startup(config, None) == [
+    assert check_startup(config, UpstreamClient(), None) == [
         "access.jwt.jwks_file: open.json: it is not a set of at most 100 keys",
     ]

@@ -78,17 +78,9 @@ async def _models(config: Config) -> AsyncIterator[Catalog]:
         if config.uses_local_model:
             embedded = await embedded_model(config.local, transport)
             await embedded.start()
-        connections = ConnectionFile(default_connections(), config)
-        connected = ConnectionClients(config)
-        async with aclosing(connected):
-            yield Catalog(
-                config,
-                transport,
-                embedded,
-                connections=connections.current().connections,
-                default_model=connections.current().default_model,
-                connection_clients=connected,
-            )
+        connected = ConnectionFile(default_connections(), config).current()
+        async with aclosing(ConnectionClients(config)) as clients:
+            yield Catalog(config, transport, embedded, connected=connected, connection_clients=clients)
     finally:
         if embedded is not None:
             await embedded.stop()

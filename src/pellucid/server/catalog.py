@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -48,7 +48,7 @@ from .config import (
     find_base_url,
     matches_model,
 )
-from .connections import Connection, ConnectionClients, is_model_name
+from .connections import ConnectionClients, ConnectionSet, is_model_name
 from .spend import Prices, TokenPrices, token_prices_of
 
 SERVED_SECONDS, RETRY_SECONDS = 300.0, 15.0
@@ -107,8 +107,7 @@ class Catalog:
         extra_models: Iterable[ChatModel] = (),
         on_failure: FailureObserver | None = None,
         *,
-        connections: Mapping[str, Connection] | None = None,
-        default_model: str | None = None,
+        connected: ConnectionSet = ConnectionSet(),  # noqa: B008 (immutable)
         connection_clients: ConnectionClients | None = None,
         state: CatalogState | None = None,
     ) -> None:
@@ -120,12 +119,11 @@ class Catalog:
             local: The embedded model.
             extra_models: Models that were passed in code. They override those of the configuration.
             on_failure: Is called with each failure of a deployment.
-            connections: The connections by name, which are those of providers.
-            default_model: The model that was chosen as the default. The configuration's own choice wins.
+            connected: The models that were connected in the page, and the chosen default model.
             connection_clients: The clients for requests to them.
             state: That of the catalog before this one.
         """
-        connections = connections or {}
+        connections = connected.connections
         self._upstream_client = upstream_client
         self._connections = {name: one for name, one in connections.items() if name not in config.providers}
         self._unused = [name for name in connections if name in config.providers]
@@ -170,9 +168,9 @@ class Catalog:
         self.default_name = config.server.default_model
         self._max_views |= {name: self._view_with_fallbacks(name, entry) for name, entry in config.models.items()}
         self._connect_models()
-        self._chosen_default = default_model
-        if self.default_name is None and default_model is not None and self._resolve(default_model) is not None:
-            self.default_name = default_model
+        self._chosen_default = chosen = connected.default_model
+        if self.default_name is None and chosen is not None and self._resolve(chosen) is not None:
+            self.default_name = chosen
 
     def _connect_models(self) -> None:
         """Add the models of the connections. The names that the configuration serves are not given to them."""

@@ -119,11 +119,12 @@ def load_recording(config: Config) -> Recording:
     return read_recording(config.record_key_path(), is_enabled=is_enabled, create=is_enabled)
 
 
-def check_startup(config: Config, local: ChatModel | None) -> list[str]:
+def check_startup(config: Config, client: UpstreamClient, local: ChatModel | None) -> list[str]:
     """Return every mistake that a start would find before it opens anything.
 
     Args:
         config: The configuration.
+        client: A client for upstream requests, of which none is sent.
         local: The embedded model, where it is enabled.
     """
     mistakes: list[str] = []
@@ -135,7 +136,7 @@ def check_startup(config: Config, local: ChatModel | None) -> list[str]:
         except ConfigError as error:
             mistakes.extend(key_prefix + mistake for mistake in error.mistakes)
 
-    catalog = Catalog(config, UpstreamClient(config.limits), local)
+    catalog = Catalog(config, client, local)
     with collect_mistakes():
         _check_host(config.server.host)
     with collect_mistakes():

@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -50,7 +50,7 @@ from .access.guard import Guard
 from .access.policy import Principal
 from .catalog import NO_MODEL, Catalog, CatalogState
 from .config import Config, RecordConfig
-from .connections import Connection, ConnectionClients, ConnectionFile, ConnectionSet
+from .connections import ConnectionClients, ConnectionFile, ConnectionSet
 from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
 from .feed import Feed, TurnEnded
 from .memory import MemoryMark, default_mark_bytes
@@ -171,7 +171,7 @@ class Services:
         self._connection_set = ConnectionSet()
         self._refreshing = asyncio.Lock()
         self._catalog_state = CatalogState()
-        self.catalog = self._create_catalog()
+        self.catalog = self._create_catalog(self._connection_set)
         """The models now: another catalog after each change of the connections."""
         self.summary_writer = create_summary_writer(config, self.catalog, local)
         self._functions = load_functions(config)
@@ -203,17 +203,14 @@ class Services:
         self.replica = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         """The name of this process among the replicas of the gateway."""
 
-    def _create_catalog(
-        self, connections: Mapping[str, Connection] | None = None, default_model: str | None = None
-    ) -> Catalog:
+    def _create_catalog(self, connected: ConnectionSet) -> Catalog:
         return Catalog(
             self.config,
             self.upstream_client,
             self.local,
             self._extra_models,
             on_failure=lambda failure: self.telemetry.record_deployment_failure(failure),
-            connections=connections,
-            default_model=default_model,
+            connected=connected,
             connection_clients=self._connection_clients,
             state=self._catalog_state,
         )
@@ -229,9 +226,7 @@ class Services:
                 current = await asyncio.to_thread(self.connections.current)
                 before = self._connection_set
                 if (current.connections, current.default_model) != (before.connections, before.default_model):
-                    self.catalog = await asyncio.to_thread(
-                        self._create_catalog, current.connections, current.default_model
-                    )
+                    self.catalog = await asyncio.to_thread(self._create_catalog, current)
                 self._connection_set = current
             return self._connection_set
 
