@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import click
 import msgspec
 
 from ..errors import ErrorInfo, ErrorKind, PellucidError, RequestError
+from .options import option_group
 
 URL, KEY = "PELLUCID_URL", "PELLUCID_KEY"
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -19,29 +19,25 @@ TIMEOUT_SECONDS = 30.0
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-def gateway_options(command: F) -> F:
-    """Add the options `url` and `key_env`, from which `GatewayClient.from_options` makes a client."""
-    for option in (
-        click.option(
-            "--key-env",
-            metavar="VAR",
-            help=f"The environment variable that holds your key, where keys are required (by default {KEY}).",
-        ),
-        click.option(
-            "--url",
-            envvar=URL,
-            metavar="URL",
-            default=DEFAULT_URL,
-            show_default=True,
-            help=f"The address of the gateway (or set {URL}).",
-        ),
-    ):
-        command = option(command)
-    return command
+gateway_options = option_group(
+    click.option(
+        "--key-env",
+        metavar="VAR",
+        help=f"The environment variable that holds your key, where keys are required (by default {KEY}).",
+    ),
+    click.option(
+        "--url",
+        envvar=URL,
+        metavar="URL",
+        default=DEFAULT_URL,
+        show_default=True,
+        help=f"The address of the gateway (or set {URL}).",
+    ),
+)
+"""The options `url` and `key_env`, from which `GatewayClient.from_options` makes a client."""
 
 
 def read_key(key_env: str | None) -> str:

@@ -27,20 +27,26 @@ def strip_controls(text: str) -> str:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def model_options(command: F) -> F:
-    """Add the options that locate the models: a configuration file, or one upstream."""
-    for option in (
-        click.option(
-            "--config", "file", type=click.Path(path_type=Path), help="A TOML file (see docs/configuration.md)."
-        ),
-        click.option("--provider", metavar="NAME", help="The upstream's profile: vllm, openai, deepseek …"),
-        click.option("--upstream", metavar="URL", help="The upstream's address, including /v1."),
-        click.option("--upstream-model", metavar="M", help="The model's name there."),
-        click.option("--api-key-env", metavar="VAR", help="The environment variable that holds the upstream's key."),
-        click.option("--local-model", metavar="NAME", help="The embedded model, by name or as a path to a GGUF file."),
-    ):
-        command = option(command)
-    return command
+def option_group(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds several options to a command."""
+
+    def add(command: F) -> F:
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
+
+
+model_options = option_group(
+    click.option("--config", "file", type=click.Path(path_type=Path), help="A TOML file (see docs/configuration.md)."),
+    click.option("--provider", metavar="NAME", help="The upstream's profile: vllm, openai, deepseek …"),
+    click.option("--upstream", metavar="URL", help="The upstream's address, including /v1."),
+    click.option("--upstream-model", metavar="M", help="The model's name there."),
+    click.option("--api-key-env", metavar="VAR", help="The environment variable that holds the upstream's key."),
+    click.option("--local-model", metavar="NAME", help="The embedded model, by name or as a path to a GGUF file."),
+)
+"""The options that locate the models: a configuration file, or one upstream."""
 
 
 def read_options(

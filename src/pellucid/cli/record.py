@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -17,15 +16,13 @@ from ..record import CheckpointLine, KeyLine, Line, Recording, Report, ScopeRepo
 from ..record.chain import decode_line
 from ..record.keys import public_pem, read_public_keys, read_recording
 from ..storage import AlreadyStored, Store
+from .options import option_group
 from .store_access import json_option, load_configuration, print_json, recording_of, store_options, with_store
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _scope_options(command: F) -> F:
-    scope_help = "Only this scope: conversation:ID, response:ID or space:NAME."
-    command = click.option("--scope", metavar="S", help=scope_help)(command)
-    return click.option("--owner", metavar="O", help="Only this tenant's.")(command)
+_scope_options = option_group(
+    click.option("--scope", metavar="S", help="Only this scope: conversation:ID, response:ID or space:NAME."),
+    click.option("--owner", metavar="O", help="Only this tenant's."),
+)
 
 
 @click.group()

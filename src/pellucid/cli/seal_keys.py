@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -14,24 +12,19 @@ from rich.table import Table
 from ..errors import RequestError
 from ..sealing import Key, Keys, change_keys, ensure_keys, env_keys, read_keys
 from ..sealing.keyfile import ENV
+from .options import option_group
 from .store_access import load_configuration
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _key_file_options(command: F) -> F:
-    """Add the options that locate the key file. By default, the gateway's configuration does."""
-    for option in (
-        click.option("--config", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
-        click.option(
-            "--file",
-            type=click.Path(path_type=Path),
-            envvar=f"{ENV}_FILE",
-            help=f"The key file, instead of the configuration's. (Keys in the variable {ENV} take precedence.)",
-        ),
-    ):
-        command = option(command)
-    return command
+_key_file_options = option_group(
+    click.option("--config", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
+    click.option(
+        "--file",
+        type=click.Path(path_type=Path),
+        envvar=f"{ENV}_FILE",
+        help=f"The key file, instead of the configuration's. (Keys in the variable {ENV} take precedence.)",
+    ),
+)
+"""The options that locate the key file. By default, the gateway's configuration does."""
 
 
 def _key_file_path(file: Path | None, config: Path | None) -> Path:

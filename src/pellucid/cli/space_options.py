@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
 from ..envelopes.visibility import SPACE_VIEWS
 from ..spaces.client.remote import SpaceReader, parse_address
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .options import option_group
 
 URL, TOKEN = "PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"
 
@@ -25,33 +21,28 @@ def _require_value(ctx: click.Context, param: click.Parameter, value: str | None
     )
 
 
-def connection_options(command: F) -> F:
-    """Add the options `url`, `token` and `space`."""
-    option = click.option("--space", metavar="NAME", help="The space, if the URL is that of the gateway.")
-    return address_options(option(command))
+address_options = option_group(
+    click.option(
+        "--token",
+        envvar=TOKEN,
+        metavar="TOKEN",
+        callback=_require_value,
+        help=f"Your token. Set {TOKEN} instead if possible, because other users can read a command line.",
+    ),
+    click.option(
+        "--url",
+        envvar=URL,
+        metavar="URL",
+        callback=_require_value,
+        help=f"The address of the space, like http://127.0.0.1:8080/spaces/review (or set {URL}).",
+    ),
+)
+"""The options `url` and `token`."""
 
-
-def address_options(command: F) -> F:
-    """Add the options `url` and `token`."""
-    for option in (
-        click.option(
-            "--token",
-            envvar=TOKEN,
-            metavar="TOKEN",
-            callback=_require_value,
-            help=f"Your token. Set {TOKEN} instead if possible, because other users can read a command line.",
-        ),
-        click.option(
-            "--url",
-            envvar=URL,
-            metavar="URL",
-            callback=_require_value,
-            help=f"The address of the space, like http://127.0.0.1:8080/spaces/review (or set {URL}).",
-        ),
-    ):
-        command = option(command)
-    return command
-
+connection_options = option_group(
+    click.option("--space", metavar="NAME", help="The space, if the URL is that of the gateway."), address_options
+)
+"""The options `url`, `token` and `space`."""
 
 view_option = click.option(
     "--view",

@@ -20,22 +20,19 @@ from ..errors import RequestError
 from ..record import Recording, read_recording
 from ..server.config import DEFAULT_FILE, Config, read_storage_config
 from ..storage import Store, check_store_url, open_store
+from .options import option_group
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
 WIDE_COLUMNS = 400
 """Width of a table that is not printed to a terminal, so that no line is wrapped."""
 
 
-def store_options(command: F) -> F:
-    """Add the options `file` and `store`, which locate the store. By default, the gateway's configuration does."""
-    for option in (
-        click.option("--store", metavar="URL", help="The store, instead of the configuration's."),
-        click.option("--config", "file", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
-    ):
-        command = option(command)
-    return command
+store_options = option_group(
+    click.option("--store", metavar="URL", help="The store, instead of the configuration's."),
+    click.option("--config", "file", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
+)
+"""The options `file` and `store`, which locate the store. By default, the gateway's configuration does."""
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
