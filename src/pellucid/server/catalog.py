@@ -247,6 +247,16 @@ class Catalog:
         """Return the public names that are known. A provider that lists no models may serve others."""
         return list(self._models)
 
+    def unique_models(self, preferred_name: str | None = None) -> list[tuple[str, ChatModel]]:
+        """Return each model that has a known name once: under the preferred name, or else its first one."""
+        names = list(self._models)
+        by_identity = dict[int, tuple[str, ChatModel]]()
+        for name in [*([preferred_name] if preferred_name is not None else []), *names]:
+            model = self.find(name)[1]
+            by_identity.setdefault(id(model), (name, model))
+        order = {name: index for index, name in enumerate(names)}
+        return sorted(by_identity.values(), key=lambda one: order.get(one[0], -1))
+
     async def served_names(self) -> list[str]:
         """Return the public names that are known, and those of the models that open-ended providers serve now.
 

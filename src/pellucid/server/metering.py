@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
-import msgspec
 from msgspec.structs import replace
 
 from ..conversation import turn_lengths
 from ..events import (
     ErrorEvent,
-    Event,
     ItemEndEvent,
     ItemStartEvent,
     PartDeltaEvent,
@@ -31,7 +28,6 @@ from ..events import (
     ResponseStartEvent,
     RunEndEvent,
 )
-from ..models import ChatModel
 from ..parts import (
     ModelResponsePart,
     Origin,
@@ -48,47 +44,9 @@ from ..settings import ModelCall
 from ..storage import UsageCounts
 from .access.guard import Guard
 from .access.policy import Principal
+from .observability import RunMeasurements, RunTelemetry
 from .spend import FREE, TokenPrices, cost_nanos, counted_tokens, reasoning_nanos, with_estimates
 from .usage_writer import UsageWriter
-
-
-class RunMeasurements(msgspec.Struct):
-    """The measurements of one run. Seconds count from its opening; None: it did not come to that."""
-
-    cost_nanos: int | None = None
-    """In billionths of the currency, estimates included; None: no model that answered has prices."""
-    first_thought: float | None = None
-    first_answer: float | None = None
-    thinking: float = 0.0
-    characters: int = 0
-    reasoning_characters: int = 0
-    seconds: float = 0.0
-    end: RunEndEvent = RunEndEvent("cancelled")
-
-
-class RunObserver(Protocol):
-    """Observer of one run (see `observability.RunTelemetry`)."""
-
-    @property
-    def model(self) -> ChatModel:
-        """The model that the run calls."""
-        ...
-
-    def on_opened(self) -> None:
-        """The run has begun."""
-        ...
-
-    def on_stopping(self) -> None:
-        """The reader of the run stops it."""
-        ...
-
-    def on_event(self, event: Event) -> None:
-        """A turn began or ended, or an error occurred within it."""
-        ...
-
-    def on_ended(self, measurements: RunMeasurements) -> None:
-        """The run, which was opened, is over. Called once."""
-        ...
 
 
 class CostRecorder:
@@ -119,16 +77,13 @@ class CostRecorder:
         """The cost so far; None if it is not exactly known."""
         self.reasoning_nanos: int | None = 0
         """The part of it that is for tokens of reasoning; None if it is not exactly known."""
-        self._input_tokens = self._output_tokens = self._reasoning_tokens = 0
+        self._counts = UsageCounts()
 
     @property
     def tokens(self) -> Usage:
         """The tokens so far, estimates included."""
-        return Usage(
-            input_tokens=self._input_tokens,
-            output_tokens=self._output_tokens,
-            output_reasoning_tokens=self._reasoning_tokens,
-        )
+        counts = self._counts
+        return Usage(counts.input_tokens, counts.output_tokens, counts.reasoning_tokens)
 
     def add(
         self,
@@ -165,9 +120,8 @@ class CostRecorder:
         # Tokens of reasoning that are estimated do not matter for the cost, unless they have a price of their own.
         is_exact = prices is not None and reported.input_tokens is not None and cost_nanos(prices, known) is not None
         counts = counted_tokens(tokens)
-        self._input_tokens += counts.input
-        self._output_tokens += counts.output
-        self._reasoning_tokens += counts.reasoning
+        counts.requests, counts.cost_nanos, counts.estimated = 1, cost, int(tokens is not known)
+        self._counts.add(counts)
         self.exact_nanos = self.exact_nanos + cost if is_exact and self.exact_nanos is not None else None
         reasoning = reasoning_nanos(prices, known) if prices is not None and is_exact else None
         before = self.reasoning_nanos
@@ -179,16 +133,7 @@ class CostRecorder:
             self._principal.key_id,
             self._model,
             origin.deployment,
-            UsageCounts(
-                requests=1,
-                input_tokens=counts.input,
-                cached_tokens=counts.cached_input,
-                cache_write_tokens=counts.cache_write,
-                output_tokens=counts.output,
-                reasoning_tokens=counts.reasoning,
-                cost_nanos=cost,
-                estimated=int(tokens is not known),
-            ),
+            counts,
             has_prices=prices is not None,
         )
         return cost if is_exact else None
@@ -201,7 +146,7 @@ class MeterStage(Stage):
         self,
         guard: Guard,
         principal: Principal,
-        observer: RunObserver,
+        observer: RunTelemetry,
         costs: CostRecorder,
     ) -> None:
         """Create the stage.

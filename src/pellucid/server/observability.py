@@ -18,11 +18,12 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import msgspec
 from opentelemetry.trace import Span, TracerProvider, use_span
 
 from ..asgi.http import Scope
 from ..errors import ConfigError, ErrorInfo, ModelError, PellucidError
-from ..events import DeploymentFailure, ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
+from ..events import DeploymentFailure, ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent, RunEndEvent
 from ..models import ChatModel, ModelStream
 from ..models.deployments import HEALTH_CAUSES, Failure, cause_of
 from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
@@ -37,7 +38,6 @@ from ..telemetry.spans import Tracing
 from .access.policy import Principal
 from .config import TelemetryConfig
 from .live_runs import LiveRuns, RunStatus
-from .metering import RunMeasurements
 from .spend import NANOS
 
 NO_ROUTE = "none"
@@ -261,8 +261,22 @@ class RequestTelemetry:
         }
 
 
+class RunMeasurements(msgspec.Struct):
+    """The measurements of one run. Seconds count from its opening; None: it did not come to that."""
+
+    cost_nanos: int | None = None
+    """In billionths of the currency, estimates included; None: no model that answered has prices."""
+    first_thought: float | None = None
+    first_answer: float | None = None
+    thinking: float = 0.0
+    characters: int = 0
+    reasoning_characters: int = 0
+    seconds: float = 0.0
+    end: RunEndEvent = RunEndEvent("cancelled")
+
+
 class RunTelemetry:
-    """Telemetry of one run. A `metering.RunObserver`."""
+    """Telemetry of one run."""
 
     def __init__(self, request: RequestTelemetry, model: ChatModel, tool_names: Container[str]) -> None:
         telemetry = request.telemetry
@@ -301,9 +315,10 @@ class RunTelemetry:
         self._labels = (self.model_label, self.origin.provider)
         return observed
 
-    # --- observer of the run (see `metering.RunObserver`) --------------------------------------------------------
+    # --- the run, as `metering.MeterStage` reports it ------------------------------------------------------------
 
     def on_opened(self) -> None:
+        """The run has begun."""
         self._is_open = True
         self._add_live()
         if self.metrics is not None:
@@ -341,6 +356,7 @@ class RunTelemetry:
                 self._end_turn({names.FINISH_REASONS: reasons or None, **spans.usage_attributes(event.usage)}, error)
 
     def on_ended(self, measurements: RunMeasurements) -> None:
+        """The run, which was opened, is over. Called once."""
         end, usage = measurements.end, measurements.end.usage
         self._live_runs.count_end(end.status)
         self._remove_live()

@@ -17,6 +17,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from ..parts import Usage, estimated_tokens
+from ..storage import UsageCounts
 
 NANOS = 1_000_000_000
 """Billionths of the currency in one."""
@@ -120,11 +121,11 @@ def cost_nanos(prices: TokenPrices, usage: Usage) -> int | None:
         return None
     counts = counted_tokens(usage)
     picos = (
-        (counts.input - counts.cached_input - counts.cache_write) * prices.input
-        + counts.cached_input * prices.cached_input
-        + counts.cache_write * prices.cache_write
-        + (counts.output - counts.reasoning) * prices.output
-        + counts.reasoning * prices.reasoning
+        (counts.input_tokens - counts.cached_tokens - counts.cache_write_tokens) * prices.input
+        + counts.cached_tokens * prices.cached_input
+        + counts.cache_write_tokens * prices.cache_write
+        + (counts.output_tokens - counts.reasoning_tokens) * prices.output
+        + counts.reasoning_tokens * prices.reasoning
     )
     return min((picos + _PICOS_PER_NANO // 2) // _PICOS_PER_NANO, MAX_TURN_NANOS)
 
@@ -133,26 +134,26 @@ def reasoning_nanos(prices: TokenPrices, usage: Usage) -> int | None:
     """Return the part of a turn's cost that is for tokens of reasoning; None if their number is not known."""
     if usage.output_tokens is None or usage.output_reasoning_tokens is None:
         return None
-    picos = counted_tokens(usage).reasoning * prices.reasoning
+    picos = counted_tokens(usage).reasoning_tokens * prices.reasoning
     return min((picos + _PICOS_PER_NANO // 2) // _PICOS_PER_NANO, MAX_TURN_NANOS)
 
 
-class CountedTokens(NamedTuple):
-    """What a turn counts for, in costs and in sums: whole numbers, and no part is larger than its whole."""
+def counted_tokens(usage: Usage) -> UsageCounts:
+    """Return the tokens that a turn counts for, in costs and in sums: no part is larger than its whole.
 
-    input: int
-    cached_input: int
-    cache_write: int
-    output: int
-    reasoning: int
-
-
-def counted_tokens(usage: Usage) -> CountedTokens:
-    """Return what a turn counts for, by numbers that are plausible. One that is not known is 0."""
+    Args:
+        usage: Numbers that are plausible. One that is not known is 0.
+    """
     read, output = usage.input_tokens or 0, usage.output_tokens or 0
     cached = min(usage.cache_read_tokens or 0, read)
     written = min(usage.cache_write_tokens or 0, read - cached)
-    return CountedTokens(read, cached, written, output, min(usage.output_reasoning_tokens or 0, output))
+    return UsageCounts(
+        input_tokens=read,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        output_tokens=output,
+        reasoning_tokens=min(usage.output_reasoning_tokens or 0, output),
+    )
 
 
 def with_estimates(usage: Usage, input_characters: int, characters: int, reasoning_characters: int) -> Usage:

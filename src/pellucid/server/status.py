@@ -263,11 +263,6 @@ class GatewayState:
         seconds_left = catalog.cooldowns.seconds_left()
         health = dict(self._live_runs.health)
         local, now = self._local, time.time()
-        models: dict[int, tuple[str, ChatModel]] = {}
-        """Each model once, under its first name."""
-        for name in catalog.names():
-            model = catalog.find(name)[1]
-            models.setdefault(id(model), (name, model))
         statuses: list[ModelStatus] = []
         listed: set[str] = set()
 
@@ -282,7 +277,7 @@ class GatewayState:
                 listed.add(name)
             statuses.append(ModelStatus(model_name, deployments))
 
-        for name, model in models.values():
+        for name, model in catalog.unique_models():
             loading = local if local is not None and local.is_loading else None
             add(name, [(one.name, one.order, one.weight, one.model is loading) for one in deployments_of(model)])
         for deployment, one in health.items():

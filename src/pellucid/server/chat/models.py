@@ -41,7 +41,7 @@ class ModelsHandler(Handlers):
         viewer = exchange.viewer_for()
         default_name = self._find_default_name(catalog)
         models = []
-        for name, model in self._unique_models(catalog, default_name):
+        for name, model in catalog.unique_models(default_name):
             if visible_models(principal, [name]):
                 models.append(
                     response_types.Model(
@@ -104,17 +104,6 @@ class ModelsHandler(Handlers):
             "bytes": row.bytes,
             "larger": larger[0] if larger else UNSET,
         }
-
-    def _unique_models(self, catalog: Catalog, default_name: str | None) -> list[tuple[str, ChatModel]]:
-        """Return each model once, under its preferred name."""
-        by_identity = dict[int, tuple[str, ChatModel]]()
-        names = catalog.names()
-        first = [default_name] if default_name is not None else []
-        for name in dict.fromkeys([*first, *names]):
-            model = catalog.find(name)[1]
-            by_identity.setdefault(id(model), (name, model))
-        order = {name: index for index, name in enumerate(names)}
-        return sorted(by_identity.values(), key=lambda one: order.get(one[0], -1))
 
     def _find_default_name(self, catalog: Catalog) -> str | None:
         try:
