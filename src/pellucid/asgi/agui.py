@@ -36,7 +36,7 @@ from ..events import DEFERRED, SideEvent
 from ..models.connection_pool import close_shared_pool
 from ..parts import Origin, ToolCallPart
 from ..protocols import agui
-from ..protocols.agui import DialectName, Request, dialect_of, parse_input
+from ..protocols.agui import DialectName, Message, Request, dialect_of, parse_input
 from ..protocols.agui.history import history_of, is_carrier_of
 from ..protocols.agui.interrupts import approval_of, check_resume, parse_approval_id
 from ..protocols.agui.messages import ResumeEntry
@@ -46,7 +46,7 @@ from ..protocols.agui.run_header import RunHeader
 from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.errors import ErrorFormat
-from ..runs.source import Batch
+from ..runs.source import Batch, RunSource
 from ..runs.stages import SealStage, Stage
 from ..sealing import (
     AttachedHistory,
@@ -107,11 +107,31 @@ class ApprovalStage(Stage):
         return batch
 
 
-def wants_protobuf(exchange: HTTPExchange, header: RunHeader) -> bool:
-    """Return whether events are sent as protobuf frames: the client names their type, and prefers no other."""
+async def serve_events(
+    exchange: HTTPExchange,
+    run: RunSource,
+    header: RunHeader,
+    history: list[Message],
+    *,
+    reasoning: bool,
+    model: str | None = None,
+) -> None:
+    """Stream a run. Events are protobuf frames if the client names their type, and prefers no other.
+
+    Args:
+        exchange: The exchange, with its viewer.
+        run: The run.
+        header: The header of the run.
+        history: The messages before the run, as the viewer may see them.
+        reasoning: Whether reasoning is sent.
+        model: The name of the model, if it is sent.
+    """
     accept = exchange.request_header("accept")
     quality = http.parse_qualities(accept).get(MEDIA_TYPE, 0.0)
-    return header.dialect == "1.0" and quality > 0 and quality >= http.media_quality(accept, "text/event-stream")
+    binary = header.dialect == "1.0" and quality > 0 and quality >= http.media_quality(accept, "text/event-stream")
+    encoder = header.encoder(reasoning=reasoning, binary=binary, model=model, history=history)
+    redactor = Redactor(exchange.viewer, SHOWN_FIELDS)
+    await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
 
 def application_path(path: str) -> str:
@@ -237,10 +257,7 @@ class AGUIApp:
         if isinstance(origin, Origin):
             exchange.response_headers += http.warning_headers(attached.warnings(origin))
         header = request.run_header(dialect, view=viewer.view, max_view=viewer.view, model="", stored=False)
-        binary = wants_protobuf(exchange, header)
-        encoder = header.encoder(reasoning=reasoning, binary=binary, model=None, history=header.history)
-        redactor = Redactor(viewer, SHOWN_FIELDS)
-        await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
+        await serve_events(exchange, run, header, header.history, reasoning=reasoning)
 
 
 _ERROR_FORMAT = ErrorFormat(agui.error_body)

@@ -21,15 +21,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..asgi import http
 from ..asgi.agui import (
     SYSTEM_MESSAGES_WARNING,
     ApprovalStage,
     approvals_of,
     check_sealed_approval,
-    wants_protobuf,
+    serve_events,
 )
-from ..asgi.streaming import serve_stream
 from ..conversation import join_messages
 from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, SystemPromptPart, ToolCallPart, UserPromptPart, messages_to_json
@@ -44,7 +42,6 @@ from ..protocols.agui.messages import DeveloperMessage, RunAgentInput, SystemMes
 from ..protocols.agui.proto import MEDIA_TYPE
 from ..protocols.agui.request import DIALECT_HEADER, Options, Request
 from ..protocols.agui.run_header import RunHeader
-from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.decoding import invalid
 from ..runs import RunSource
@@ -54,7 +51,7 @@ from ..storage import ChatBusy, StoredResponse
 from ..storage.names import check_names
 from ..tools import DeferredToolResults
 from ..unicode import truncate
-from ..view import Redactor, View, Viewer
+from ..view import View, Viewer
 from .access.errors import forbidden
 from .agent_model import AgentModel
 from .agui_threads import (
@@ -275,15 +272,10 @@ class AGUIHandlers(Handlers):
     # --- helpers -----------------------------------------------------------------------------------------------
 
     async def _serve(self, exchange: Exchange, run: RunSource, header: RunHeader) -> None:
-        viewer, binary = exchange.viewer, wants_protobuf(exchange, header)
-        encoder = header.encoder(
-            reasoning=viewer.rule.items,
-            binary=binary,
-            model=header.model if viewer.counts else None,
-            history=_visible_history(viewer, header.history),
-        )
-        redactor = Redactor(viewer, SHOWN_FIELDS)
-        await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
+        viewer = exchange.viewer
+        history = _visible_history(viewer, header.history)
+        model = header.model if viewer.counts else None
+        await serve_events(exchange, run, header, history, reasoning=viewer.rule.items, model=model)
 
     async def _find_row(self, exchange: Exchange) -> StoredResponse:
         """Return the row of the run that the query names. Raises `RequestError`."""

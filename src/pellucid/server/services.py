@@ -333,18 +333,14 @@ class Services:
         )
         exit_stack.push_async_callback(self.spaces.aclose)
         await self.spaces.start()
-        following = asyncio.create_task(self._follow_connections())
-        exit_stack.callback(following.cancel)
+        exit_stack.callback(asyncio.create_task(self._follow_connections()).cancel)
         await exit_stack.enter_async_context(WebhookDeliveries(self._webhook_deliveries()))
         for stoppable in self.stoppables:
             exit_stack.push_async_callback(stoppable.aclose)
-        sweeper = asyncio.create_task(self._sweep())
-        exit_stack.callback(sweeper.cancel)
-        watching_memory = asyncio.create_task(self.memory.watch())
-        exit_stack.callback(watching_memory.cancel)
+        exit_stack.callback(asyncio.create_task(self._sweep()).cancel)
+        exit_stack.callback(asyncio.create_task(self.memory.watch()).cancel)
         if config.record.enabled:
-            signing = asyncio.create_task(recorder.run())
-            exit_stack.callback(signing.cancel)
+            exit_stack.callback(asyncio.create_task(recorder.run()).cancel)
         if self.local is not None:
             await self.local.start()
 

@@ -55,25 +55,16 @@ class SessionHandlers(Handlers):
     async def read(self, exchange: Exchange) -> None:
         """Report whether the person is signed in, whether that is needed, and how to sign in."""
         guard = self._services.guard
-        if not await guard.requires_credential(exchange.scope):
-            try:
-                principal = await guard.admit(exchange.scope)
-            except AccessError as error:
-                if error.info.kind != "unauthorized":
-                    raise
-                # A client of another machine, and no keys exist: this person has no way to sign in.
-                await self._send_session(exchange, needed=True)
-                return
-            await self._send_session(exchange, needed=False, principal=principal)
-            return
+        needed = await guard.requires_credential(exchange.scope)
         try:
             principal = await guard.admit(exchange.scope)
         except AccessError as error:
-            if error.info.kind not in ("unauthorized", "forbidden"):
+            if error.info.kind != "unauthorized" and not (needed and error.info.kind == "forbidden"):
                 raise
+            # A client of another machine, where no keys exist, has no way to sign in.
             await self._send_session(exchange, needed=True)
-            return
-        await self._send_session(exchange, needed=True, principal=principal)
+        else:
+            await self._send_session(exchange, needed=needed, principal=principal)
 
     async def sign_in(self, exchange: Exchange) -> None:
         """Sign in with a key."""
