@@ -29,7 +29,7 @@ class FakeServer:
         self.may_send.set()
         self.is_gone = False
         scope: dict[str, Any] = {"type": "websocket", "path": "/ws", "headers": [], "query_string": b"", "state": {}}
-        scope["telemetry"] = Telemetry(TelemetryConfig(), ()).begin_request(scope)
+        scope["telemetry"] = Telemetry(TelemetryConfig(), lambda name: False).begin_request(scope)
         self.socket = WebSocket(Exchange(scope, self.incoming.get, self.send, ERROR_FORMAT))
 
     async def send(self, message: Any) -> None:

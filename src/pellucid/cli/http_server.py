@@ -120,7 +120,7 @@ class GatewayServer(uvicorn.Server):
         """
         services = self._gateway.services
         server = services.config.server
-        services.begin_draining()
+        services.is_draining = True
         if server.drain_seconds:
             log.info("stopping: for %g s, /ready answers 503, and requests are served", server.drain_seconds)
             await self._wait_for(server.drain_seconds, lambda: False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Container
+from collections.abc import Callable, Container
 from itertools import count
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -98,9 +98,9 @@ class Health(msgspec.Struct):
 class LiveRuns:
     """The runs of this process that have not ended, the last failures, and the health of deployments."""
 
-    def __init__(self, known_models: Container[str]) -> None:
-        """Create the registry. `known_models`: the names that the operator chose."""
-        self._known_models = known_models
+    def __init__(self, is_known_model: Callable[[str | None], bool]) -> None:
+        """Create the registry. `is_known_model`: whether the operator chose this name of a model."""
+        self._is_known_model = is_known_model
         self._runs: WeakValueDictionary[str, TrackedRun] = WeakValueDictionary()
         """The runs by their ids. Weak, so that a run whose end was lost in a fault does not stay."""
         self._prefix = f"run_{secrets.token_hex(6)}"
@@ -189,7 +189,7 @@ class LiveRuns:
     def _health_of(self, model: str | None, deployment: str, *, is_working: bool) -> Health | None:
         health = self.health.get(deployment)
         # A name that the operator did not choose, and that never worked, is most likely no model.
-        if health is None and len(self.health) < MAX_DEPLOYMENTS and (is_working or model in self._known_models):
+        if health is None and len(self.health) < MAX_DEPLOYMENTS and (is_working or self._is_known_model(model)):
             health = self.health[deployment] = Health(model)
         return health
 

@@ -52,26 +52,29 @@ class Telemetry:
     """Telemetry of one gateway."""
 
     def __init__(
-        self, config: TelemetryConfig, known_models: Container[str], tracers: TracerProvider | None = None
+        self,
+        config: TelemetryConfig,
+        is_known_model: Callable[[str | None], bool],
+        tracers: TracerProvider | None = None,
     ) -> None:
         """Create the telemetry.
 
         Args:
             config: `[telemetry]` of the configuration.
-            known_models: The model names that may be used in labels of metrics.
+            is_known_model: Whether the operator chose this name of a model, so that it may be a label of metrics.
             tracers: Where spans are sent; by default the process's provider.
         """
         self.metrics = Metrics() if config.metrics else None
         self.tracing = Tracing(tracers)
-        self.live_runs = LiveRuns(known_models)
-        self._known_models = known_models
+        self.live_runs = LiveRuns(is_known_model)
+        self._is_known_model = is_known_model
 
     def model_label(self, model: str | None) -> str:
         """Return a model's name as a label.
 
         Clients can invent names, so those that are not known have one common label.
         """
-        return model if model is not None and model in self._known_models else OTHER
+        return model if model is not None and self._is_known_model(model) else OTHER
 
     def record_deployment_failure(self, failure: Failure) -> None:
         """Count a failure of a deployment, and record it (see `deployments.FailureObserver`)."""

@@ -192,7 +192,6 @@ class PreparedRequest:
     async def create_run(
         self,
         call: ModelCall,
-        tools: Sequence[AnyTool] | None = None,
         *,
         model: ChatModel | None = None,
         with_seals: bool,
@@ -205,7 +204,6 @@ class PreparedRequest:
 
         Args:
             call: The call of the model, or of the agent: the request of the first turn.
-            tools: As in `model_call`.
             model: Replaces the requested model.
             with_seals: Whether reasoning is sealed.
             thread_id: The thread to which seals are bound.
@@ -255,7 +253,7 @@ class PreparedRequest:
             run_telemetry.model,
             call,
             self.mint,
-            make_turn_handler(call, self.executable_tools(call, tools))
+            make_turn_handler(call, self.executable_tools(call))
             if mcp_servers is None
             else MCPTurnHandler(mcp_servers, make_turn_handler),
             stages=all_stages,

@@ -180,8 +180,9 @@ class Services:
         self.tool_names: set[str] = set()
         """Names of the tools that the operator configured."""
         self._tracers = tracers or create_tracer_provider(config.telemetry)
-        self.telemetry = Telemetry(config.telemetry, _KnownModels(self), self._tracers)
-        self._is_draining = False
+        self.telemetry = Telemetry(config.telemetry, lambda name: name in self.catalog, self._tracers)
+        self.is_draining = False
+        """Whether the server stops, or is about to: `/ready` fails, so that load balancers send no more requests."""
         self.readiness = Readiness(
             {
                 "the embedded model does not answer": self._check_engine,
@@ -359,18 +360,9 @@ class Services:
             for webhook in read_webhooks(self.config.spaces, os.environ)
         ]
 
-    def begin_draining(self) -> None:
-        """Let `/ready` fail from now on, so that load balancers send no more requests."""
-        self._is_draining = True
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the server stops, or is about to."""
-        return self._is_draining
-
     def begin_shutdown(self) -> None:
         """Accept nothing new from now on. Requests and runs in progress have `shutdown_seconds` left."""
-        self.begin_draining()
+        self.is_draining = True
         self._closing_since = time.monotonic()
         if self.local is not None:
             self.local.end_waits(STOPPING)
@@ -530,16 +522,6 @@ class Services:
         retentions = [seconds for seconds in (server, policy) if seconds is not None]
         retention = min(retentions, default=math.inf)
         return time.time() + retention if retention < math.inf else None
-
-
-class _KnownModels:
-    """The names of the models that the operator has named, now."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._services.catalog
 
 
 class CheckpointSigner:

@@ -12,7 +12,6 @@ from collections.abc import Container
 import msgspec
 
 from ...asgi import http
-from ...errors import RequestError
 from ...models import ChatModel
 from ...offload import json_weight, offload
 from ...parts import ModelMessage, ModelRequest, UserPromptPart, messages_from_json
@@ -31,7 +30,6 @@ from ...protocols.chat import (
     stored_attachments,
 )
 from ...protocols.decoding import invalid
-from ...storage import StoredResponse
 from ..exchange import Exchange
 from ..handlers import Handlers
 from ..services import Services
@@ -77,24 +75,25 @@ async def with_stored_attachments(services: Services, owner: str, request: Reque
     Raises:
         RequestError: One does not exist, or belongs to another owner; or they are too large together.
     """
-    turns: dict[str, list[Attachment]] = {}
-    attachments = []
-    for index, one in enumerate(request.attachments):
-        if isinstance(one, str):
-            not_found = attachment_not_found(one, f"attachments[{index}]")
-            event_id, place = _parse_id(one, not_found)
-            if event_id not in turns:
-                row = await find_row(services, owner, event_id, PROTOCOL, not_found)
-                turns[event_id] = await _attachments_of(row)
-            attachments.append(_at(turns[event_id], place, not_found))
-        else:
-            attachments.append(one)
+    loaded: dict[str, list[Attachment]] = {}
+    attachments = [
+        await load_attachment(services, owner, one, f"attachments[{index}]", loaded=loaded)
+        if isinstance(one, str)
+        else one
+        for index, one in enumerate(request.attachments)
+    ]
     check_total(attachments, limits)
     return request.with_attachments(attachments)
 
 
 async def load_attachment(
-    services: Services, owner: str, id: str, param: str, finished_turns: Container[str] | None = None
+    services: Services,
+    owner: str,
+    id: str,
+    param: str,
+    *,
+    finished_turns: Container[str] | None = None,
+    loaded: dict[str, list[Attachment]] | None = None,
 ) -> Attachment:
     """Return a stored attachment.
 
@@ -104,38 +103,26 @@ async def load_attachment(
         id: The attachment's id.
         param: The parameter of the request that has the id.
         finished_turns: The turns whose attachments may be read, when they have ended; None: those of all turns.
+        loaded: The attachments of turns that were loaded before, to which those of this turn are added.
 
     Raises:
         RequestError: It does not exist, belongs to another owner, or may not be read; the message is the same.
     """
+    loaded = {} if loaded is None else loaded
     not_found = attachment_not_found(id, param)
-    event_id, place = _parse_id(id, not_found)
-    if finished_turns is not None and event_id not in finished_turns:
-        raise not_found
-    row = await find_row(services, owner, event_id, PROTOCOL, not_found)
-    if finished_turns is not None and not row.is_finished:
-        raise not_found
-    return _at(await _attachments_of(row), place, not_found)
-
-
-def _parse_id(id: str, not_found: RequestError) -> tuple[str, int]:
-    """Return the answer's event and the place that an attachment's id names."""
     parsed = parse_attachment_id(id)
-    if parsed is None:
+    if parsed is None or (finished_turns is not None and parsed[0] not in finished_turns):
         raise not_found
-    return parsed
-
-
-async def _attachments_of(row: StoredResponse) -> list[Attachment]:
-    """Return the attachments of a turn's question."""
-    messages = await offload(json_weight(row.messages), messages_from_json, row.messages)
-    return stored_attachments(decode_input(row.input).attachments, messages)
-
-
-def _at(attachments: list[Attachment], place: int, not_found: RequestError) -> Attachment:
-    if place >= len(attachments):
+    event_id, place = parsed
+    if event_id not in loaded:
+        row = await find_row(services, owner, event_id, PROTOCOL, not_found)
+        if finished_turns is not None and not row.is_finished:
+            raise not_found
+        messages = await offload(json_weight(row.messages), messages_from_json, row.messages)
+        loaded[event_id] = stored_attachments(decode_input(row.input).attachments, messages)
+    if place >= len(loaded[event_id]):
         raise not_found
-    return attachments[place]
+    return loaded[event_id][place]
 
 
 _MEDIA_NAMES = {"image": "images", "pdf": "PDF documents"}

@@ -91,7 +91,9 @@ class ConversationHandlers(Handlers):
     """Handlers of the conversation routes."""
 
     async def create(self, exchange: Exchange) -> None:
-        body = await self._read_object(exchange, allow_empty=True)
+        limits = self._services.config.server
+        data = await exchange.read_body(limits)
+        body = await exchange.decode_json(data, limits.max_items, limits.max_tools) if data.strip() else {}
         exchange.principal.policy.may_store(True)
         mint = new_minter()
         entries = await self._entries(exchange, body, mint, required=False)
@@ -111,7 +113,7 @@ class ConversationHandlers(Handlers):
         await exchange.send_json(_conversation_resource(await self._find_conversation(exchange)))
 
     async def update(self, exchange: Exchange) -> None:
-        body = await self._read_object(exchange)
+        body = await exchange.read_json(self._services.config.server)
         if "metadata" not in body:
             raise invalid("metadata", "required: the new metadata", "missing")
         metadata = _parse_metadata(body)
@@ -146,7 +148,7 @@ class ConversationHandlers(Handlers):
 
     async def add(self, exchange: Exchange) -> None:
         exchange.principal.policy.may_store(True)
-        body = await self._read_object(exchange)
+        body = await exchange.read_json(self._services.config.server)
         entries = await self._entries(exchange, body, new_minter(), required=True)
         await self._append(exchange, exchange.path_params["id"], entries)
         await exchange.send_json(item_list([msgspec.json.decode(entry.item) for entry in entries], has_more=False))
@@ -183,13 +185,6 @@ class ConversationHandlers(Handlers):
         stage = SealStage(self._services.sealer.for_tenant(owner).seal)
         tools = client_tools_of(row) if row is not None else {}
         return item_for_viewer(entry, exchange.viewer_for(view), tools, stage)
-
-    async def _read_object(self, exchange: Exchange, *, allow_empty: bool = False) -> dict[str, Any]:
-        limits = self._services.config.server
-        data = await exchange.read_body(limits)
-        if allow_empty and not data.strip():
-            return {}
-        return await exchange.decode_json(data, limits.max_items, limits.max_tools)
 
     async def _find_conversation(self, exchange: Exchange) -> StoredConversation:
         id = exchange.path_params["id"]

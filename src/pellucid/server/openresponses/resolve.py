@@ -118,26 +118,23 @@ class ResolvedRequest(NamedTuple):
         model = self.model
         if self.request.body.truncation == "auto" and not isinstance(model, AgentModel):
             model = TruncatingModel(model, self.services.catalog.context_tokens(self.prepared.model_name))
-        if self.call is not None:
-            is_compaction = self.request.is_compaction
-            return await self.prepared.create_run(
-                self.call,
-                () if is_compaction else self.prepared.tools,
-                model=model,
-                with_seals=self.has_seals,
-                stored_as=stored_as,
-                stages=[CompactionStage(self.prepared.mint)] if is_compaction else (),
-            )
-        messages = [*self.previous.messages, *self.new_messages]
+        call, mcp_servers = self.call, None
+        if call is None:
+            messages = [*self.previous.messages, *self.new_messages]
+            call = ModelCall(model.name, messages)
 
-        def plan(tools: list[AnyTool]) -> tuple[ModelCall, Sequence[AnyTool]]:
-            call = self.prepared.model_call(messages, tools)
-            return call, self.prepared.executable_tools(call, tools)
+            def plan(tools: list[AnyTool]) -> tuple[ModelCall, Sequence[AnyTool]]:
+                call = self.prepared.model_call(messages, tools)
+                return call, self.prepared.executable_tools(call, tools)
 
-        named_servers = RequestServers(self.mcp_servers, self.prepared.tools, self.request.client_tools, plan)
-        call = ModelCall(model.name, messages)
+            mcp_servers = RequestServers(self.mcp_servers, self.prepared.tools, self.request.client_tools, plan)
         return await self.prepared.create_run(
-            call, (), model=model, with_seals=self.has_seals, mcp_servers=named_servers, stored_as=stored_as
+            call,
+            model=model,
+            with_seals=self.has_seals,
+            mcp_servers=mcp_servers,
+            stored_as=stored_as,
+            stages=[CompactionStage(self.prepared.mint)] if self.request.is_compaction else (),
         )
 
     def make_row(self, header: ResponseRunHeader) -> StoredResponse:

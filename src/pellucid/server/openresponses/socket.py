@@ -319,14 +319,10 @@ class _ResponsesConnection:
 
     # --- sending -----------------------------------------------------------------------------------------------
 
-    async def _send_lines(self, lines: bytes) -> None:
-        for line in lines.splitlines():
-            await self._socket.send_text(line.decode())
-
     async def _send_error(self, error: ErrorInfo) -> None:
         error = redact_error(error, self._exchange.viewer)
         body = {"type": "error", "status": status_of(error), "error": openresponses.error_payload(error)}
-        await self._send_lines(msgspec.json.encode(body))
+        await self._socket.send_text(msgspec.json.encode(body).decode())
 
     def _time_limit_error(self) -> ErrorInfo:
         return ErrorInfo(
