@@ -18,7 +18,7 @@ from ..server.access.config import OWNER_RULE, is_owner_name
 from ..server.access.keys import KeyHasher, ensure_pepper, new_key
 from ..server.access.policy import Policy, read_policy, write_policy
 from ..storage import Store, StoredKey
-from ..view import VIEWS, View
+from ..view import VIEWS
 from .store_access import (
     format_time,
     json_option,
@@ -73,14 +73,18 @@ def keys() -> None:
 @click.option("--tool", "tools", multiple=True, metavar="GLOB", help="A server tool it may use (all); can be repeated.")
 @click.option("--view", type=click.Choice(VIEWS), default="raw", show_default=True, help="The most it may see.")
 @click.option("--no-counts", is_flag=True, help="Do not show numbers of tokens.")
-@click.option("--events", type=click.Choice(list(DIALECTS)), help="Which event names it gets.")
+@click.option("--events", "reasoning_events", type=click.Choice(list(DIALECTS)), help="Which event names it gets.")
 @click.option("--no-store", is_flag=True, help="Nothing may be stored.")
 @click.option(
-    "--retention", callback=_parse_duration, metavar="TIME", help="How long its responses are stored: 30d, 12h."
+    "--retention",
+    "retention_seconds",
+    callback=_parse_duration,
+    metavar="TIME",
+    help="How long its responses are stored: 30d, 12h.",
 )
-@click.option("--rpm", type=_POSITIVE, metavar="N", help="Requests a minute.")
-@click.option("--tpm", type=_POSITIVE, metavar="N", help="Tokens a minute.")
-@click.option("--rtpm", type=_POSITIVE, metavar="N", help="Reasoning tokens a minute.")
+@click.option("--rpm", "requests_per_minute", type=_POSITIVE, metavar="N", help="Requests a minute.")
+@click.option("--tpm", "tokens_per_minute", type=_POSITIVE, metavar="N", help="Tokens a minute.")
+@click.option("--rtpm", "reasoning_tokens_per_minute", type=_POSITIVE, metavar="N", help="Reasoning tokens a minute.")
 @click.option("--streams", type=_POSITIVE, metavar="N", help="Responses at once.")
 @click.option("--cost-per-day", type=_AMOUNT, metavar="AMOUNT", help="What it may spend a day, in UTC.")
 @click.option("--cost-per-month", type=_AMOUNT, metavar="AMOUNT", help="What it may spend a month.")
@@ -100,24 +104,12 @@ def create(
     expires: float | None,
     models: tuple[str, ...],
     tools: tuple[str, ...],
-    view: View,
     no_counts: bool,
-    events: Any,
     no_store: bool,
-    retention: float | None,
-    rpm: int | None,
-    tpm: int | None,
-    rtpm: int | None,
-    streams: int | None,
-    cost_per_day: float | None,
-    cost_per_month: float | None,
-    max_body_bytes: int | None,
-    max_output_tokens: int | None,
-    retry_thoughts: bool | None,
-    operator: bool,
     file: Path | None,
     store: str | None,
     as_json: bool,
+    **rules: Any,
 ) -> None:
     """Create a key and print it. It is not stored, and cannot be shown again. When there is a key, every client needs
     one."""
@@ -125,22 +117,10 @@ def create(
         raise RequestError(f"--owner: {OWNER_RULE}")
     policy = Policy(
         models=list(models) or None,
-        view=view,
-        counts=not no_counts,
-        reasoning_events=events,
-        store=not no_store,
-        retention_seconds=retention,
         tools=list(tools) or None,
-        requests_per_minute=rpm,
-        tokens_per_minute=tpm,
-        reasoning_tokens_per_minute=rtpm,
-        streams=streams,
-        cost_per_day=cost_per_day,
-        cost_per_month=cost_per_month,
-        max_body_bytes=max_body_bytes,
-        max_output_tokens=max_output_tokens,
-        retry_thoughts=retry_thoughts,
-        operator=operator,
+        counts=not no_counts,
+        store=not no_store,
+        **rules,  # the other options have the names of their fields
     )
     key, now = new_key(), time.time()
     access = load_configuration(file).access

@@ -29,34 +29,12 @@ from .transcript import Transcript
 @click.option("--until", metavar="TIME", help="Only envelopes until this time.")
 @discovery_option
 @json_option
-def replay(
-    url: str,
-    token: str,
-    space: str | None,
-    view: SpaceView,
-    speed: float | None,
-    longest_pause: float | None,
-    after_seq: int | None,
-    before_seq: int | None,
-    since: str | None,
-    until: str | None,
-    with_discovery: bool,
-    as_json: bool,
-) -> None:
+def replay(url: str, token: str, space: str | None, with_discovery: bool, as_json: bool, **query: Any) -> None:
     """Replay the history of a space."""
 
     async def play() -> None:
         async with open_reader(url, token, space) as history:
-            async for line in history.lines(
-                "/replay",
-                view=view,
-                speed=speed,
-                longest_pause=longest_pause,
-                after_seq=after_seq,
-                before_seq=before_seq,
-                since=since,
-                until=until,
-            ):
+            async for line in history.lines("/replay", **query):
                 transcript.show(read(line), is_replay=True)
 
     with Transcript(as_json, with_discovery) as transcript:

@@ -193,7 +193,7 @@ class ConnectionHandlers(Handlers):
         own = f" (agreed: {', '.join(connection.private_addresses)})" if connection.private_addresses else ""
         log.warning(
             "%s saved the connection %s: %s at %s%s, %d models",
-            _who(exchange),
+            exchange.principal.log_name,
             name,
             info.profile,
             host,
@@ -208,7 +208,7 @@ class ConnectionHandlers(Handlers):
         name = exchange.path_params["name"]
         await asyncio.to_thread(self._connections.delete, name)
         await self._services.refresh_connections()
-        log.warning("%s deleted the connection %s", _who(exchange), name)
+        log.warning("%s deleted the connection %s", exchange.principal.log_name, name)
         self._services.feed.publish_to_all(ModelsChanged())
         await exchange.send_json(DeletedConnection(name))
 
@@ -227,7 +227,7 @@ class ConnectionHandlers(Handlers):
             await self._services.find_model(body.model)
         await asyncio.to_thread(self._connections.choose_default, body.model)
         await self._services.refresh_connections()
-        log.warning("%s chose the default model: %s", _who(exchange), body.model)
+        log.warning("%s chose the default model: %s", exchange.principal.log_name, body.model)
         self._services.feed.publish_to_all(ModelsChanged())
         await exchange.send_json(body)
 
@@ -311,10 +311,6 @@ def _provider(name: str, row: Profile) -> Provider:
         local=is_loopback(urlsplit(row.base_url).hostname or ""),
         common=name in COMMON_PROVIDERS,
     )
-
-
-def _who(exchange: Exchange) -> str:
-    return exchange.principal.key_id or exchange.principal.owner or "an operator"
 
 
 _ERRORS = (400, 401, 403, 408, 413, 429, 500, 503)

@@ -65,10 +65,15 @@ def create_summary_writer(config: Config, catalog: Catalog, local: ChatModel | N
         return None
     if name is None:
         return SummaryWriter(local) if local is not None else None
+    return SummaryWriter(_find_configured(catalog, "summaries.model", name)[1])
+
+
+def _find_configured(catalog: Catalog, key: str, name: str) -> tuple[str, ChatModel]:
+    """Return the model that a key of the configuration names. Raises `ConfigError`."""
     try:
-        return SummaryWriter(catalog.find(name)[1])
+        return catalog.find(name)
     except PellucidError as error:
-        raise ConfigError([f"summaries.model: {error.info.message.removeprefix('model: ')}"]) from error
+        raise ConfigError([f"{key}: {error.info.message.removeprefix('model: ')}"]) from error
 
 
 def find_title_writer(config: Config, catalog: Catalog, answering: str | None) -> tuple[str, ChatModel] | None:
@@ -89,10 +94,7 @@ def find_title_writer(config: Config, catalog: Catalog, answering: str | None) -
     if configured == "none":
         return None
     if configured is not None:
-        try:
-            return catalog.find(configured)
-        except PellucidError as error:
-            raise ConfigError([f"chat.title_model: {error.info.message.removeprefix('model: ')}"]) from error
+        return _find_configured(catalog, "chat.title_model", configured)
     if answering is None:
         return None
     name, model = catalog.find(answering)

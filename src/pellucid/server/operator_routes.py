@@ -51,8 +51,7 @@ class OperatorHandlers(Handlers):
 
     async def cancel(self, exchange: Exchange) -> None:
         cancelled = await self._services.state.cancel(exchange.path_params["id"])
-        principal = exchange.principal
-        log.warning("%s cancelled the run %s", principal.key_id or principal.owner or "an operator", cancelled.id)
+        log.warning("%s cancelled the run %s", exchange.principal.log_name, cancelled.id)
         await exchange.send_json(cancelled)
 
     async def usage(self, exchange: Exchange) -> None:

@@ -129,8 +129,7 @@ class OwnedSpaceHandlers(Handlers):
             )
         if not await self._services.store.spaces.remove(stored.owner, stored.name):
             raise SpaceNotFound(stored.name)
-        who = exchange.principal.key_id or exchange.principal.owner or "an operator"
-        log.warning("%s deleted the space %s", who, stored.name)
+        log.warning("%s deleted the space %s", exchange.principal.log_name, stored.name)
         await send_uncached(exchange, DeletedSpace(stored.name))
 
     async def _own_space(self, exchange: Exchange) -> StoredSpace:

@@ -186,6 +186,11 @@ class Principal(msgspec.Struct, frozen=True):
         return f"key:{self.key_id}" if self.key_id is not None else f"owner:{self.owner}"
 
     @property
+    def log_name(self) -> str:
+        """The name in log lines about what an operator did: of the key, or else of the owner."""
+        return self.key_id or self.owner or "an operator"
+
+    @property
     def owner_mark(self) -> str:
         """A mark of the owner, by which a page does not mix what it shows and keeps of several owners."""
         return sha256(f"owner of drafts: {self.owner}".encode()).hexdigest()[:16]
