@@ -35,6 +35,16 @@ def test_every_command_and_every_path_has_its_section() -> None:
     assert paths == list(openapi_document()["paths"])
 
 
+def test_every_metric_has_its_row_and_its_explanation() -> None:
+    def labels_of_metrics(page: str) -> list[tuple[str, str]]:
+        rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `pellucid_")]
+        return [(name, labels) for name, *_, labels, _ in rows]
+
+    generated = labels_of_metrics(pages()["reference/metrics.md"])
+    assert generated == labels_of_metrics((DOCS / "telemetry.md").read_text("utf-8"))
+    assert len(generated) > 20
+
+
 def test_the_listed_modules_are_public() -> None:
     public = (DOCS / "python-api.md").read_text("utf-8")
     assert [name for name in PYTHON_MODULES if f"`{name}`" not in public] == []

@@ -1,8 +1,8 @@
 """Hooks of MkDocs: pages that are generated from the source, and links to files outside of docs/.
 
 `make docs` builds the site with them (mkdocs.yml). The generated pages are under `reference/`: commands (from the
-parser of the command line), configuration keys (from the types of the configuration), paths (from the OpenAPI document)
-and Python objects (from docstrings).
+parser of the command line), configuration keys (from the types of the configuration), paths (from the OpenAPI
+document), metrics (from their registry) and Python objects (from docstrings).
 
 A link of a page to a file of the repository leads to it there, if pyproject.toml has the address of the repository;
 otherwise it becomes its text.
@@ -65,6 +65,7 @@ def generated_pages() -> dict[str, str]:
         "reference/commands.md": "\n".join(commands_page()),
         "reference/configuration.md": "\n".join(configuration_page()),
         "reference/http.md": "\n".join(http_page()),
+        "reference/metrics.md": "\n".join(metrics_page()),
         "reference/python.md": "\n".join(python_page()),
     }
 
@@ -195,6 +196,27 @@ def default_of(field: msgspec.structs.FieldInfo) -> str:
     if field.default is msgspec.NODEFAULT:
         return "required"
     return "" if field.default is None else f"`{json.dumps(field.default)}`"
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+
+def metrics_page() -> Iterator[str]:
+    """Yield the lines of the page of all metrics."""
+    from pellucid.telemetry.names import LabeledMetric, Metrics
+
+    yield "# Metrics\n\nGenerated from the registry of the gateway's metrics. [Telemetry](../telemetry.md) explains how"
+    yield "to read them and what they count. A histogram has the series `_bucket`, `_count` and `_sum`.\n"
+    yield "| metric | type | labels | meaning |\n|---|---|---|---|"
+    for one in vars(Metrics()).values():
+        if not isinstance(one, LabeledMetric):
+            continue
+        collector = one.metric
+        [metric] = collector.describe()
+        suffix = "_total" if metric.type == "counter" else ""
+        labels = ", ".join(collector._labelnames)  # prometheus_client has no public name for them
+        yield f"| `{metric.name}{suffix}` | {metric.type} | {labels} | {cell(metric.documentation)} |"
+    yield ""
 
 
 # --- paths -------------------------------------------------------------------------------------------------------

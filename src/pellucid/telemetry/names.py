@@ -97,13 +97,13 @@ class LabeledMetric(Generic[Kind]):
     """A metric with labels: `metric("a", "b")` returns the child with these label values."""
 
     def __init__(self, metric: Kind) -> None:
-        self._metric: Kind = metric
+        self.metric: Kind = metric
         self._children: dict[tuple[str, ...], Kind] = {}
 
     def __call__(self, *labels: str) -> Kind:
         child = self._children.get(labels)
         if child is None:
-            child = self._children[labels] = self._metric.labels(*labels)
+            child = self._children[labels] = self.metric.labels(*labels)
         return child
 
 
