@@ -368,6 +368,7 @@ def test_a_model_that_does_not_accept_its_call_is_not_waited_for(
     """Neither by a request nor in the background; nor in a second turn, after a tool."""
     model = upstream.plays(silent)
     whole = background.submit(party.ann.say, model)
+    upstream.calls(model, 1)
     party.cancel(party.run_in(model, "waiting")["id"])
     assert (whole.result().status, _error_code(whole.result())) == (403, CODE)
     assert upstream.calls(model)[0].connection.closed.wait(LIMIT_SECONDS)

@@ -553,7 +553,7 @@ class HTTPModelStream:
         self._response.start(self)
 
     def _open_text_path(self, last_event: ModelEvent) -> None:
-        """Open the text path, if deltas like the event `like` can use it."""
+        """Open the text path, if deltas like `last_event` can use it."""
         template = self._tried_template = self._decoder.text_template
         receiver = self._text_receiver
         if template is None or receiver is None or self._is_over or type(last_event) is not PartDeltaEvent:

@@ -335,7 +335,6 @@ class Driver:
         self._log = LogWriter(relay, self.lease)
         self._delivery_task: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
-        self._listen_timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._stop_error: ErrorInfo | None = FAULT
         """The error with which the run is stopped. None: it is cancelled."""
@@ -459,18 +458,9 @@ class Driver:
     def _on_mail(self) -> None:
         listener = self._listener
         assert listener is not None
-        try:
-            messages = listener.take()
-        except PellucidError:
-            messages = None
-        if messages is None:
-            listener.close()
-            self._listen_timer = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._listen)
-        elif b"cancel" in messages:
+        if b"cancel" in (listener.take() or ()):
             self.stop(None)
 
     def _stop_listening(self) -> None:
-        if self._listen_timer is not None:
-            self._listen_timer.cancel()
         if self._listener is not None:
             self._listener.close()

@@ -51,7 +51,7 @@ class TextSink(Protocol):
     """Receiver of the texts of deltas, without an event for each (the text path)."""
 
     def open_text(self, last_delta: PartDeltaEvent) -> TextWriter | None:
-        """Open the text path for deltas like `like`.
+        """Open the text path for deltas like this one.
 
         Args:
             last_delta: The last delta that was received. The texts have the same part index and type.

@@ -28,7 +28,6 @@ ANSWER_SECONDS = 3.0
 RENEWALS = 3
 """How often a membership is renewed before it lapses."""
 
-RETRY_SECONDS = 1.0
 
 _GROUP = "replicas"
 _CALLS = "replicas:calls"
@@ -71,7 +70,6 @@ class Replicas:
         self._answer = answer
         self._lapse_seconds = lapse_seconds
         self._listener: Listener | None = None
-        self._retry_timer: asyncio.TimerHandle | None = None
         self._member_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -83,8 +81,6 @@ class Replicas:
         """Leave the group."""
         if self._member_task is not None:
             self._member_task.cancel()
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
         if self._listener is not None:
             self._listener.close()
         with suppress(PellucidError):
@@ -138,15 +134,7 @@ class Replicas:
     def _on_calls(self) -> None:
         listener = self._listener
         assert listener is not None
-        try:
-            calls = listener.take()
-        except PellucidError:
-            calls = None
-        if calls is None:
-            listener.close()
-            self._retry_timer = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._listen)
-            return
-        for data in calls:
+        for data in listener.take() or ():
             try:
                 call = _call_decoder.decode(data)
             except msgspec.DecodeError as error:

@@ -83,4 +83,4 @@ def error_body(error: ErrorInfo) -> dict[str, Any]:
     `metadata.pellucid.param` is the path in the input that is wrong.
     """
     body: dict[str, Any] = {"type": "RUN_ERROR", "message": error.full_message, "code": error.code or error.kind}
-    return body if error.param is None else {**body, "metadata": {"pellucid": {"param": error.param}}}
+    return body if error.param is None else {**body, "metadata": make_metadata(param=error.param)}

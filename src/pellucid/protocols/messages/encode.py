@@ -119,8 +119,8 @@ class Encoder(BatchEncoder):
         """Whether the open item has blocks in this API's own form."""
         self._has_calls = False
         self._api = ""
-        self._deployment: AnsweringDeployment | UnsetType = UNSET
         """The wire of the turn's model."""
+        self._deployment: AnsweringDeployment | UnsetType = UNSET
         self._stop_reason: t.StopReason = "end_turn"
         self._stop_sequence: str | None = None
         self._usage = Usage()
