@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import inspect
 import json
 from pathlib import Path
 from typing import Any
 
+from pellucid.cli.keys import create
+from pellucid.server.access.policy import Policy
 from tests.cli.in_process import ServeThread
 from tests.scripted.commands import Run
 from tests.waiting import LIMIT_SECONDS
@@ -34,6 +37,12 @@ def list_models(port: int, key: str | None) -> tuple[int, Any]:
         return answer.status, json.loads(answer.read())
     finally:
         connection.close()
+
+
+def test_other_options_of_a_new_key_are_rules_of_its_policy() -> None:
+    assert create.callback is not None
+    own = inspect.signature(create.callback).parameters
+    assert {str(option.name) for option in create.params} - set(own) <= set(Policy.__struct_fields__)
 
 
 def test_a_created_key_is_accepted_by_the_gateway_of_the_same_configuration(

@@ -161,6 +161,16 @@ async def test_calls_to_a_frozen_server_time_out_together(service: RedisService)
 
 
 @needs_redis
+async def test_what_is_opened_at_a_closed_relay_is_over_at_once(service: RedisService) -> None:
+    """A log cannot be read any more; a listener, which never fails, has ended."""
+    async with replicas_of(service.url) as (one, _):
+        await one.aclose()
+        assert await one.subscribe("name").read() is None
+        with pytest.raises(RelayError, match="closed"):
+            await one.follow("log").read()
+
+
+@needs_redis
 async def test_broken_connections_lose_and_repeat_nothing(service: RedisService) -> None:
     """Read logs and signals while connections are closed again and again."""
     async with replicas_of(service.url) as (one, two):

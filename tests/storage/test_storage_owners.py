@@ -15,7 +15,7 @@ from pellucid.storage import (
     Chats,
     ConversationEntry,
     Conversations,
-    Keys,
+    KeyStore,
     Responses,
     Spaces,
     Store,
@@ -23,10 +23,10 @@ from pellucid.storage import (
     StoredConversation,
     StoredKey,
     StoredResponse,
-    Usage,
     UsageCounts,
     UsageFilter,
     UsageKey,
+    UsageStore,
 )
 from tests.storage.space_store_kit import append, stored_envelope, stored_participant, stored_space
 from tests.storage.storage_kit import Clock, response
@@ -102,15 +102,23 @@ METHODS: dict[str, StoreCall] = {
     "Spaces.search": lambda store, owner, id: store.spaces.search(owner, id, "their"),
     "Spaces.state": lambda store, owner, id: store.spaces.state(owner, id),
     "Spaces.erase": lambda store, owner, id: store.spaces.erase(owner, id, [1], at_ms=1),
-    "Usage.cost_totals": lambda store, owner, id: store.usage.cost_totals(owner, id, "USD", "2026-01-31"),
-    "Keys.list": lambda store, owner, id: store.keys.list(owner),
+    "UsageStore.cost_totals": lambda store, owner, id: store.usage.cost_totals(owner, id, "USD", "2026-01-31"),
+    "KeyStore.list": lambda store, owner, id: store.keys.list(owner),
     "Store.erase": lambda store, owner, id: store.erase(owner),
 }
 # Names of spaces are unique in the whole gateway, not only within an owner; and a token identifies its owner.
 WITHOUT_OWNER = (
     {"Spaces.put", "Spaces.get", "Spaces.find_by_token", "Spaces.sweep", "Spaces.begin_webhook", "Spaces.move_webhook"}
     | {"Spaces.heads"}
-    | {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.by_ids", "Keys.revoke", "Usage.add", "Usage.report"}
+    | {
+        "Responses.unfinished",
+        "KeyStore.add",
+        "KeyStore.by_hash",
+        "KeyStore.by_ids",
+        "KeyStore.revoke",
+        "UsageStore.add",
+        "UsageStore.report",
+    }
     | {f"Store.{name}" for name in ("aclose", "check", "expire", "require_writable")}
 )
 
@@ -118,7 +126,7 @@ WITHOUT_OWNER = (
 def test_every_method_is_covered() -> None:
     methods = {
         f"{room.__name__}.{name}"
-        for room in (Responses, Conversations, Chats, Keys, Spaces, Usage, Store)
+        for room in (Responses, Conversations, Chats, KeyStore, Spaces, UsageStore, Store)
         for name, method in vars(room).items()
         if inspect.iscoroutinefunction(method) and not name.startswith("_")
     }

@@ -402,8 +402,12 @@ class AgentRun(TurnHandler, Generic[Out]):
         context = self.ctx
         self._tools = await self._list_tools()
         definitions = [tool.definition for tool in self._tools.values()]
-        sources = (*plan.instructions, plan.toolset.get_instructions, plan.output.instructions or "")
-        instructions = await instruction_text(sources, context)
+        texts = (
+            await instruction_text(plan.instructions, context),
+            await plan.toolset.get_instructions(context),
+            plan.output.instructions,
+        )
+        instructions = "\n\n".join(text for text in texts if text) or None
         messages = join_messages(call.messages) if has_split_results(call.messages) else list(call.messages)
         for processor in plan.processors:
             messages = await call_function(processor, context, messages)

@@ -57,7 +57,7 @@ def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[M
 
     Args:
         provider: A name of a profile (see `named_profiles`).
-        content_type: Its `Content-Type`; None to guess it from the bytes.
+        content_type: Its `Content-Type`, which tells the two wires of Ollama apart; None: its bytes do.
         data: The bytes of the response.
 
     Raises:

@@ -105,15 +105,22 @@ class Membership(NamedTuple):
     max_streams: int
 
 
+class PendingRequest(NamedTuple):
+    """A `stream/request` that is not answered."""
+
+    id: str
+    recipients: tuple[str, ...]
+
+
 class Streams:
     """The open streams of a space, by id."""
 
     def __init__(
-        self, state: Mapping[str, Stream] | None = None, pending: tuple[str, tuple[str, ...]] | None = None
+        self, state: Mapping[str, Stream] | None = None, pending_request: PendingRequest | None = None
     ) -> None:
         self.state: dict[str, Stream] = dict(state or {})
-        self.pending = pending
-        """The id and the recipients of the newest request, until its `stream/open`, which is the next envelope."""
+        self.pending_request = pending_request
+        """The newest request, until its `stream/open`, which is the next envelope."""
 
     def writable(self, stream_id: str, participant: str, sees: Sees | None = None) -> Stream:
         """Return the stream of a frame.
@@ -236,7 +243,7 @@ class Streams:
         if envelope.family != "stream":
             return
         if envelope.kind == kinds.STREAM_REQUEST:
-            self.pending = (envelope.id, envelope.to)
+            self.pending_request = PendingRequest(envelope.id, envelope.to)
         elif envelope.kind == kinds.STREAM_CLOSE:
             stream = self.named(envelope)
             if stream is not None and envelope.sender in (GATEWAY, stream.owner):
@@ -251,7 +258,7 @@ class Streams:
             return
         known = self.state.get(stream_id)
         if envelope.kind == kinds.STREAM_OPEN:
-            request, self.pending = self.pending, None
+            request, self.pending_request = self.pending_request, None
             self.state[stream_id] = Stream(
                 id=stream_id,
                 owner=owner,
@@ -260,7 +267,9 @@ class Streams:
                 opening=(*envelope.correlation_id, envelope.id),
                 readers=envelope.recipients,
                 context=envelope.context,
-                requested_to=request[1] if request is not None and request[0] in envelope.correlation_id else (),
+                requested_to=request.recipients
+                if request is not None and request.id in envelope.correlation_id
+                else (),
                 details={name: value for name, value in payload.items() if name not in _STRUCTURE or name == "target"},
             )
         elif known is not None:
@@ -274,7 +283,7 @@ class Streams:
 
         Args:
             envelope: The accepted envelope, which has been applied.
-            people: The participants.
+            membership: The participants.
             rights_changed: Whether it changed rights of participants.
         """
         if envelope.sender != GATEWAY:

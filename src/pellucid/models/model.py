@@ -461,7 +461,7 @@ class TextReceiver(Protocol):
         ...
 
     def open_text(self, last_delta: PartDeltaEvent, close: Callable[[], None]) -> TextWriter | None:
-        """Return the writer for texts whose deltas differ from `like` in their text alone; None to receive events.
+        """Return a writer for texts whose deltas differ from `last_delta` in text alone; None to receive events.
 
         Args:
             last_delta: The last event that was received.

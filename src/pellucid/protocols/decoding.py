@@ -57,7 +57,10 @@ class PlainRequest(msgspec.Struct, frozen=True):
 
 
 class BodyRequest(PlainRequest, frozen=True):
-    """Base of parsed requests whose body names the model, and says whether a stream is wanted."""
+    """Base of parsed requests whose body names the model.
+
+    It also says whether a stream is wanted, unless the protocol has streams only: then `stream` is overridden.
+    """
 
     body: Any
 

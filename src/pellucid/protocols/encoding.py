@@ -26,14 +26,14 @@ to_json = msgspec.json.Encoder().encode
 """Encodes as JSON, faster than `msgspec.json.encode`."""
 
 
-Handlers: TypeAlias = Mapping[type[Any], Callable[[Any, Any], None]]
+EventHandlers: TypeAlias = Mapping[type[Any], Callable[[Any, Any], None]]
 """The handler of each kind of event except deltas. Events that are not listed are not shown."""
 
 
 class BatchEncoder:
-    """Base of encoders (see `protocols.Encoder`): passes each event of a batch to its handler."""
+    """Base of encoders (see `protocols.Encoder`) whose handlers need an event alone, and not its time or position."""
 
-    HANDLERS: ClassVar[Handlers]
+    HANDLERS: ClassVar[EventHandlers]
     ping = PING
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class BatchEncoder:
     def feed(self, events: list[Event], now: int) -> bytes:
         """Encode the events of one batch."""
         for event in events:
-            if type(event) is PartDeltaEvent:
+            if type(event) is PartDeltaEvent:  # its part is open, so the stream is not at its end
                 self._delta(event)
             elif not self.ended:
                 handler = self.HANDLERS.get(type(event))

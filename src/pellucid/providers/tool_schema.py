@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -72,7 +72,10 @@ def check_tool_choice(call: ModelCall) -> None:
         )
 
 
-def function_tool(tool: ToolDefinition, *members: str) -> dict[str, Any]:
+FormatMember: TypeAlias = Literal["description", "strict"]
+
+
+def function_tool(tool: ToolDefinition, *members: Literal["description", "parameters", "strict"]) -> dict[str, Any]:
     """Encode a function as `{"type": "function", "function": {…}}`.
 
     Args:
@@ -88,7 +91,7 @@ def function_tool(tool: ToolDefinition, *members: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": tool.name} | known}
 
 
-def response_format(output: OutputFormat, *members: str) -> dict[str, Any]:
+def response_format(output: OutputFormat, *members: FormatMember) -> dict[str, Any]:
     """Encode the format of an answer as the field `response_format`; empty for text.
 
     Args:
@@ -102,7 +105,7 @@ def response_format(output: OutputFormat, *members: str) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": json_schema(output, *members)}}
 
 
-def json_schema(output: OutputFormat, *members: str) -> dict[str, Any]:
+def json_schema(output: OutputFormat, *members: FormatMember) -> dict[str, Any]:
     """Encode the name and the schema of an answer's format, and its optional members, in order."""
     optional = {name: value for name in members if (value := getattr(output, name)) is not None}
     return {"name": output.name or "output", "schema": output.schema or {}} | optional

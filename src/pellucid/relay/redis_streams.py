@@ -186,6 +186,9 @@ class Streams:
         """
         stream = self._streams.get(key) or _Stream(key, mark_key)
         follower = Follower(after, partial(self._on_taken, stream))
+        if self._is_closed and mark_key is None:
+            follower.close()
+            return follower
         if self._is_closed:
             follower.fail(RelayError("the relay is closed"))
             return follower
@@ -260,10 +263,12 @@ class Streams:
                 self._read_new(stream)
 
     def on_disconnected(self) -> None:
+        """Handle that notifications may be missing: all streams are read again when there is a connection."""
         for stream in self._streams.values():
             stream.was_interrupted = True
 
     def on_unavailable(self, error: RelayError) -> None:
+        """Handle an outage that is too long: the followers of logs fail. Listeners of mailboxes only wait."""
         for stream in list(self._streams.values()):
             if stream.mark_key is not None:
                 self._fail(stream, stream.followers, error)

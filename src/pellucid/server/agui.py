@@ -64,9 +64,8 @@ from .agui_threads import (
     row_id,
 )
 from .exchange import Exchange, new_minter
-from .handlers import Handlers
 from .prepare import PreparedRequest, prepare
-from .routing import STRING, Operation, Schema, Table, event_stream, parameter
+from .routing import STRING, Handlers, Operation, Schema, Table, event_stream, parameter
 from .stored_runs import find_row, make_row, max_view_of
 
 

@@ -27,8 +27,7 @@ from .connection_check import CheckedConnection, check_connection, private_addre
 from .connections import Connection, ConnectionBody
 from .exchange import Exchange
 from .feed import ModelsChanged
-from .handlers import Handlers
-from .routing import Operation, Table, parameter
+from .routing import Handlers, Operation, Table, parameter
 from .services import Services
 
 COMMON_PROVIDERS = (

@@ -18,9 +18,8 @@ from . import (
     token_counts,
 )
 from .chat import routes as chat
-from .handlers import routes_of
 from .openresponses import routes as openresponses
-from .routing import Table
+from .routing import Table, routes_of
 from .services import Services
 from .spaces import routes as spaces
 

@@ -17,9 +17,8 @@ from ..version import __version__
 from .access.policy import visible_models
 from .catalog import Catalog
 from .exchange import Exchange
-from .handlers import Handlers, routes_of
 from .page import Page, built_files, prefers_html
-from .routing import STRING, Operation, Schema, Table, parameter
+from .routing import STRING, Handlers, Operation, Schema, Table, parameter, routes_of
 from .services import Services
 
 

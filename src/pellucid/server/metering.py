@@ -119,8 +119,7 @@ class CostRecorder:
         cost = cost_nanos(prices or FREE, tokens) or 0
         # Tokens of reasoning that are estimated do not matter for the cost, unless they have a price of their own.
         is_exact = prices is not None and reported.input_tokens is not None and cost_nanos(prices, known) is not None
-        counts = counted_tokens(tokens)
-        counts.requests, counts.cost_nanos, counts.estimated = 1, cost, int(tokens is not known)
+        counts = replace(counted_tokens(tokens), requests=1, cost_nanos=cost, estimated=int(tokens is not known))
         self._counts.add(counts)
         self.exact_nanos = self.exact_nanos + cost if is_exact and self.exact_nanos is not None else None
         reasoning = reasoning_nanos(prices, known) if prices is not None and is_exact else None

@@ -77,7 +77,7 @@ def build_path_items(table: Table) -> dict[str, Schema]:
 
 def _operation(table: Table, row: Operation) -> Schema:
     operation: Schema = {"operationId": row.operation_id, "summary": row.summary}
-    security = table.security if row.security is None else row.security
+    security = table.security_of(row)
     if security is not None:
         operation["security"] = list(security)
     if row.parameters:

@@ -16,8 +16,7 @@ from ..protocols.chat.types import Rating
 from ..storage.usage import COLUMNS, MAX_ROWS
 from ..telemetry import log
 from .exchange import Exchange
-from .handlers import Handlers
-from .routing import STRING, Operation, Table, parameter
+from .routing import STRING, Handlers, Operation, Table, parameter
 from .status import CancelledRun, GatewayStatus
 from .usage_report import CSV_TYPE, DEFAULT_COLUMNS, UsageReport, csv_text, entry_of, read_columns, read_filter
 

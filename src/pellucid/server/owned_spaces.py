@@ -27,8 +27,7 @@ from ..telemetry import log
 from .chat.reader import read_chat
 from .chat.space_envelopes import chat_envelopes, model_participants
 from .exchange import Exchange
-from .handlers import Handlers
-from .routing import VIEW, Operation, Table, parameter
+from .routing import VIEW, Handlers, Operation, Table, parameter
 from .spaces.auth import PROTOCOL_NAME
 from .spaces.history_handlers import send_uncached
 from .spaces.space_handlers import SpaceList, space_listed

@@ -1,6 +1,7 @@
 """Tables of operations, from which the router and the OpenAPI document (`openapi`) are made.
 
-A row names its handler as a function of its class (`ConversationHandlers.get`); `Table.routes` binds it to an object.
+A row names its handler as a function of its class (`ConversationHandlers.get`). `Table.routes` binds it to an object;
+`routes_of` makes the objects and the endpoints of most tables.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..protocols import openresponses
+from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.errors import KIND_NAMES, ErrorFormat
 from ..view import View
+from .exchange import Endpoint, Handler
+from .services import Services
 
 Schema = dict[str, Any]
 """Any part of the OpenAPI document."""
@@ -80,8 +85,15 @@ class Socket(NamedTuple):
     path: str
     extension_name: str
     extension: Schema
-    application: Callable[[Any], ASGIApp] | None = None
-    """Makes its application from the services; None: the routes of its table do."""
+    application: Callable[[Services], ASGIApp] | None = None
+    """Makes its application; None: the routes of its table do."""
+
+
+class Handlers:
+    """The handlers of some operations, as methods."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
 
 class Table(NamedTuple):
@@ -93,12 +105,12 @@ class Table(NamedTuple):
     """
 
     operations: Sequence[Operation]
-    protocol: str = ""
-    """The client protocol in whose form errors are."""
+    protocol: str = openresponses.PROTOCOL
+    """The client protocol in whose form errors are (`error_body`)."""
     metrics_name: str = ""
     """The name in metrics and logs, if it is not that of the protocol."""
-    handlers: Sequence[Callable[[Any], Any]] = ()
-    """The classes of the handlers, which are made from the services."""
+    handlers: Sequence[Callable[[Services], object]] = ()
+    """The classes of the handlers."""
     error_body: Any = ErrorBody
     error_statuses: Sequence[int] = ERRORS
     path_parameters: Mapping[str, Schema] = {}
@@ -110,6 +122,10 @@ class Table(NamedTuple):
     security: Sequence[Schema] | None = None
     advertised_routes: Sequence[str] = ()
     """The routes that clients can be pointed at."""
+
+    def security_of(self, row: Operation) -> Sequence[Schema] | None:
+        """Return what authenticates the callers of an operation: `()` if nothing does, None for the gateway's keys."""
+        return self.security if row.security is None else row.security
 
     def routes(self, handlers: Sequence[object], make_endpoint: Callable[[Operation, Any], ASGIApp]) -> list[BaseRoute]:
         """Return the routes of the operations.
@@ -127,6 +143,29 @@ class Table(NamedTuple):
         sockets = {socket.path for socket in self.sockets}
         websocket_hint = ", and GET as a WebSocket (Upgrade: websocket)"
         return [route(path, endpoints, websocket_hint if path in sockets else "") for path, endpoints in paths.items()]
+
+
+def routes_of(table: Table, services: Services, handlers: Sequence[object] | None = None) -> list[BaseRoute]:
+    """Return the routes of a table, whose callers the guard authenticates.
+
+    Args:
+        table: The table. An operation without security (`()`) needs no credentials.
+        services: The gateway's services.
+        handlers: The handlers; by default new ones of the table's classes.
+    """
+    error_format = CLIENT_PROTOCOLS[table.protocol].error_format
+
+    def make_endpoint(operation: Operation, handler: Handler) -> Endpoint:
+        get_guard = None if table.security_of(operation) == () else lambda: services.guard
+        name = table.metrics_name or table.protocol
+        return Endpoint(handler, error_format, name, get_guard, is_operator_only=operation.is_operator_only)
+
+    if handlers is None:
+        handlers = [create(services) for create in table.handlers]
+    sockets = [
+        WebSocketRoute(one.path, one.application(services)) for one in table.sockets if one.application is not None
+    ]
+    return [*sockets, *table.routes(handlers, make_endpoint)]
 
 
 def parameter(name: str, location: str, description: str, type_: Any = str, default: Any = None) -> Schema:

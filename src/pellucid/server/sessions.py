@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 
 from ..asgi import http
 from ..errors import PellucidError, RequestError
+from ..protocols import chat
 from ..protocols.client_protocols import CLIENT_PROTOCOLS
 from ..protocols.decoding import decode
 from .access import oidc, origins, session
@@ -23,9 +24,8 @@ from .access.guard import SignInMethod
 from .access.policy import Principal
 from .access.session import cookie_header, is_https, read_cookie
 from .exchange import Endpoint, Exchange, Handler
-from .handlers import Handlers
 from .page import send_notice
-from .routing import Operation, Schema, Table, parameter
+from .routing import Handlers, Operation, Schema, Table, parameter
 from .services import Services
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
@@ -61,7 +61,7 @@ class SessionHandlers(Handlers):
         except AccessError as error:
             if error.info.kind != "unauthorized" and not (needed and error.info.kind == "forbidden"):
                 raise
-            # A client of another machine, where no keys exist, has no way to sign in.
+            # Also a client of another machine where there are no keys: it cannot sign in.
             await self._send_session(exchange, needed=True)
         else:
             await self._send_session(exchange, needed=needed, principal=principal)
@@ -257,6 +257,8 @@ TABLE = Table(
             oidc.CALLBACK, SessionHandlers.callback, "endSignIn", "Return from the provider", *_PROVIDER_PARAMETERS
         ),
     ],
+    protocol=chat.PROTOCOL,
+    metrics_name="session",
     error_body="ChatErrorBody",
     error_statuses=(400, 403, 500, 503),
     security=(),
@@ -265,11 +267,13 @@ TABLE = Table(
 
 
 def routes(services: Services) -> list[BaseRoute]:
+    """Return the routes of the table. Their responses have the headers of CORS, which the guard adds elsewhere."""
+
     def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
         async def handle(exchange: Exchange) -> None:
             exchange.response_headers += services.guard.cors.headers(exchange.scope)
             await handler(exchange)
 
-        return Endpoint(handle, CLIENT_PROTOCOLS["chat"].error_format, "session")
+        return Endpoint(handle, CLIENT_PROTOCOLS[TABLE.protocol].error_format, TABLE.metrics_name)
 
     return TABLE.routes([SessionHandlers(services)], make_endpoint)

@@ -16,9 +16,8 @@ from ..errors import ErrorInfo
 from ..protocols.client_protocols import CLIENT_PROTOCOLS, EndpointSpec
 from ..view import Redactor
 from .exchange import Exchange, new_minter
-from .handlers import Handlers
 from .prepare import prepare
-from .routing import VIEW, ErrorBody, Operation, Table, error_statuses_of
+from .routing import VIEW, ErrorBody, Handlers, Operation, Table, error_statuses_of
 from .services import Services
 
 

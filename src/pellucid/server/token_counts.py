@@ -24,9 +24,8 @@ from ..protocols.messages import types as messages_types
 from ..settings import ModelCall
 from ..view import Viewer
 from .exchange import Exchange, new_minter
-from .handlers import Handlers
 from .prepare import prepare
-from .routing import Operation, Table, error_statuses_of
+from .routing import Handlers, Operation, Table, error_statuses_of
 
 
 class TokenCountHandlers(Handlers):

@@ -18,7 +18,7 @@ import msgspec
 
 from ..background_tasks import start_task
 from ..errors import PellucidError
-from ..storage import CostTotals, Usage, UsageCounts, UsageKey
+from ..storage import CostTotals, UsageCounts, UsageKey, UsageStore
 from ..telemetry import error_location, log
 
 WRITE_SECONDS = 1.0
@@ -53,7 +53,7 @@ class UsageWriter:
 
     def __init__(
         self,
-        store: Usage,
+        store: UsageStore,
         currency: str,
         *,
         clock: Callable[[], float] = time.time,

@@ -35,14 +35,14 @@ from .errors import (
     StoreError,
 )
 from .feedback import Feedback, FeedbackRow, StoredFeedback
-from .keys import Keys, RevokedTokens, StoredKey
+from .keys import KeyStore, RevokedTokens, StoredKey
 from .responses import Responses, ResponseStatus, StoredResponse
 from .shares import Shares, StoredShare
 from .space_log import EnvelopePage
 from .space_rows import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces
 from .store import Store, check_store_url, open_store
-from .usage import CostTotals, Usage, UsageCounts, UsageFilter, UsageKey, UsageRow
+from .usage import CostTotals, UsageCounts, UsageFilter, UsageKey, UsageRow, UsageStore
 
 __all__ = [
     "AlreadyStored",
@@ -60,7 +60,7 @@ __all__ = [
     "EnvelopePage",
     "Feedback",
     "FeedbackRow",
-    "Keys",
+    "KeyStore",
     "ParticipantOrigin",
     "PreviousResponseGone",
     "ResponseStatus",
@@ -82,11 +82,11 @@ __all__ = [
     "StoredResponse",
     "StoredShare",
     "StoredSpace",
-    "Usage",
     "UsageCounts",
     "UsageFilter",
     "UsageKey",
     "UsageRow",
+    "UsageStore",
     "check_store_url",
     "open_store",
 ]

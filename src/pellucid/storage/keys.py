@@ -82,7 +82,7 @@ _revoked_of = read_rows(_REVOKED_OF, lambda row: str(row[0]))
 _delete_expired = for_each(has_rows(_DELETE_EXPIRED))
 
 
-class Keys(StoreOperations):
+class KeyStore(StoreOperations):
     """Operations on API keys: `store.keys`."""
 
     async def add(self, key: StoredKey) -> None:

@@ -21,7 +21,7 @@ from .chats import Chats
 from .conversations import Conversations
 from .database import Database
 from .feedback import Feedback
-from .keys import Keys, RevokedTokens
+from .keys import KeyStore, RevokedTokens
 from .names import return_if_unstorable
 from .record_store import RecordStore
 from .record_write import ITEM, RESPONSE
@@ -43,7 +43,7 @@ from .statement import (
     for_each,
     has_rows,
 )
-from .usage import DELETE_USAGE, Usage
+from .usage import DELETE_USAGE, UsageStore
 
 MAX_EXPIRED_ROWS = 10_000
 """Maximum number of rows that one call of `Store.expire` deletes."""
@@ -131,10 +131,10 @@ class Store:
         self.shares = Shares(database, clock, recording)
         self.feedback = Feedback(database, clock, recording)
         self.record = RecordStore(database, clock, recording)
-        self.keys = Keys(database, clock, recording)
+        self.keys = KeyStore(database, clock, recording)
         self.revoked_tokens = RevokedTokens(database, clock, recording)
         self.spaces = Spaces(database, clock, recording)
-        self.usage = Usage(database, clock, recording)
+        self.usage = UsageStore(database, clock, recording)
 
     @property
     def transactions(self) -> int:

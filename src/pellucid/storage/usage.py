@@ -172,7 +172,7 @@ def _report(params: Params) -> Operation[list[Row]]:
     return (yield Execute(_report_statement(params["group_by"], params["filters"]), params))
 
 
-class Usage(StoreOperations):
+class UsageStore(StoreOperations):
     """Operations on what was used: `store.usage`."""
 
     async def add(self, sums: Iterable[tuple[UsageKey, UsageCounts]]) -> None:

@@ -62,7 +62,7 @@ from ...parts import (
 )
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
-from ..encoding import DONE, QUEUED, BatchEncoder, Handlers, safe_counts, to_json
+from ..encoding import DONE, QUEUED, BatchEncoder, EventHandlers, safe_counts, to_json
 from . import chunks as c
 from .chunks import METADATA_KEY, FinishReason
 
@@ -410,7 +410,7 @@ class Encoder(BatchEncoder):
     def _write(self, chunk: c.Chunk) -> None:
         self._out.append(b"data: " + to_json(chunk) + b"\n\n")
 
-    HANDLERS: ClassVar[Handlers] = {
+    HANDLERS: ClassVar[EventHandlers] = {
         ResponseStartEvent: _turn_start,
         ItemStartEvent: _item_start,
         ItemEndEvent: _item_end,

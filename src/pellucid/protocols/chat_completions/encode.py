@@ -55,7 +55,7 @@ from ..encoding import (
     PARAGRAPH_BREAK,
     QUEUED,
     BatchEncoder,
-    Handlers,
+    EventHandlers,
     complete_arguments,
     or_unset,
     to_json,
@@ -378,7 +378,7 @@ class Encoder(BatchEncoder):
             suffix = b'},"finish_reason":"%b"}]%b%b' % (finish_reason.encode(), deployment, self._frame_suffix)
         self._out.append(self._delta_prefix + to_json(delta)[1:-1] + suffix)
 
-    HANDLERS: ClassVar[Handlers] = {
+    HANDLERS: ClassVar[EventHandlers] = {
         ResponseStartEvent: _turn_start,
         ItemStartEvent: _item_start,
         ItemEndEvent: _item_end,

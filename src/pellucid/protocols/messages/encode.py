@@ -55,7 +55,7 @@ from ...parts import (
 from ...server_tool_blocks import WIRE, call_block, result_block
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
-from ..encoding import PARAGRAPH_BREAK, BatchEncoder, Handlers, or_unset, to_json
+from ..encoding import PARAGRAPH_BREAK, BatchEncoder, EventHandlers, or_unset, to_json
 from . import types as t
 from .types import error_body
 
@@ -339,7 +339,7 @@ class Encoder(BatchEncoder):
             cost=or_unset(usage.cost),
         )
 
-    HANDLERS: ClassVar[Handlers] = {
+    HANDLERS: ClassVar[EventHandlers] = {
         ResponseStartEvent: _turn_start,
         ResponseEndEvent: _turn_end,
         ItemStartEvent: _item_start,

@@ -91,7 +91,7 @@ def _reasoning_switch_fields(settings: Settings, profile: Profile) -> Body:
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
 
 
-class _Form(NamedTuple):
+class _ThinkingFields(NamedTuple):
     """The thinking fields of some models, and their paths."""
 
     fields: Callable[[Settings, Profile], Body]
@@ -99,9 +99,11 @@ class _Form(NamedTuple):
 
 
 _FORMS = {
-    "none": _Form(lambda settings, profile: {}, lambda profile: ()),
-    "effort": _Form(_effort_fields, lambda profile: effort_paths(profile, profile.effort_field)),
-    "reasoning_object": _Form(_reasoning_object_fields, lambda profile: effort_paths(profile, "reasoning.effort")),
-    "reasoning_switch": _Form(_reasoning_switch_fields, lambda profile: ("reasoningConfig",)),
+    "none": _ThinkingFields(lambda settings, profile: {}, lambda profile: ()),
+    "effort": _ThinkingFields(_effort_fields, lambda profile: effort_paths(profile, profile.effort_field)),
+    "reasoning_object": _ThinkingFields(
+        _reasoning_object_fields, lambda profile: effort_paths(profile, "reasoning.effort")
+    ),
+    "reasoning_switch": _ThinkingFields(_reasoning_switch_fields, lambda profile: ("reasoningConfig",)),
 }
 THINKING = frozenset(_FORMS)

@@ -216,11 +216,11 @@ def _tools(call: ModelCall) -> Body:
     if not tools:
         return {}
     chosen = offered_tools(call)
-    members = ("parameters", "description", "strict")
-    if choice.names and choice.mode == "required" and len(chosen) == 1:
-        one: Body = {"type": "function", "function": {"name": chosen[0].name}}
-        return {"tools": [function_tool(tool, *members) for tool in tools], "tool_choice": one}
-    body: Body = {"tools": [function_tool(tool, *members) for tool in chosen]}
+    one = chosen[0] if choice.names and choice.mode == "required" and len(chosen) == 1 else None
+    sent = chosen if one is None else tools
+    body: Body = {"tools": [function_tool(tool, "parameters", "description", "strict") for tool in sent]}
+    if one is not None:
+        return body | {"tool_choice": {"type": "function", "function": {"name": one.name}}}
     return body if choice.mode == "auto" else body | {"tool_choice": choice.mode}
 
 

@@ -34,8 +34,7 @@ from ...asgi.host import HostRule, host_of
 from ...parts import Usage
 from ...relay import Relay
 from ...sealing import Keys
-from ...storage import Keys as KeyStore
-from ...storage import RevokedTokens
+from ...storage import KeyStore, RevokedTokens
 from . import origins
 from .budgets import Budgets
 from .config import AccessConfig, is_loopback

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from ...errors import ConfigError
-from ...storage import Keys, StoredKey
+from ...storage import KeyStore, StoredKey
 from ...telemetry import log
 from .errors import AccessError, BackendUnavailable, call_backend, forbidden, unauthorized, unavailable
 from .keys import KeyHasher, key_id_of
@@ -42,7 +42,7 @@ class KeyCache:
 
     def __init__(
         self,
-        keys: Keys,
+        keys: KeyStore,
         make_hasher: Callable[[], KeyHasher],
         ttl_seconds: float,
         clock: Callable[[], float],

@@ -24,7 +24,7 @@ from ...storage import StoredResponse
 from ...view import Redactor, View, Viewer
 from ..exchange import Exchange, parse_int
 from ..feed import ConversationChanged, window_of
-from ..handlers import Handlers
+from ..routing import Handlers
 from ..stored_runs import find_row, max_view_of
 from .response_types import FeedbackSet, Status
 

@@ -26,8 +26,8 @@ from ...storage.chats import THREAD_PREFIX
 from ..access.errors import forbidden
 from ..exchange import Exchange, new_minter
 from ..feed import TurnStarted, window_of
-from ..handlers import Handlers
 from ..prepare import PreparedRequest, prepare
+from ..routing import Handlers
 from ..stateless import StatelessHandler
 from ..stored_runs import find_row, make_row
 from .answers import ChatRunHeader, event_not_found, serve_answer

@@ -31,7 +31,7 @@ from ...protocols.chat import (
 )
 from ...protocols.decoding import invalid
 from ..exchange import Exchange
-from ..handlers import Handlers
+from ..routing import Handlers
 from ..services import Services
 from ..stored_runs import find_row
 

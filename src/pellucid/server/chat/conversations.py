@@ -21,7 +21,7 @@ from ...protocols.decoding import decode, invalid
 from ...storage import ChatNotFound
 from ..exchange import Exchange
 from ..feed import ConversationChanged, ConversationDeleted, window_of
-from ..handlers import Handlers
+from ..routing import Handlers
 from . import response_types
 from .reader import chat_id_of, head_not_found, read_chat
 

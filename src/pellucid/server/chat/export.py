@@ -8,7 +8,7 @@ from ...protocols.chat.markdown import to_markdown
 from ...protocols.decoding import invalid
 from ...unicode import clean_file_name
 from ..exchange import Exchange
-from ..handlers import Handlers
+from ..routing import Handlers
 from . import response_types
 from .reader import read_chat
 

@@ -22,7 +22,7 @@ from ..access.policy import visible_models
 from ..agent_model import AgentModel
 from ..catalog import Catalog
 from ..exchange import Exchange
-from ..handlers import Handlers
+from ..routing import Handlers
 from ..services import Services
 from . import response_types
 from .attachments import limits_for

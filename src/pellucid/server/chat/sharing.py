@@ -28,7 +28,7 @@ from ...storage import ChatNotFound, StoredChat, StoredShare
 from ...view import Viewer, parse_view, stricter
 from ..access.errors import forbidden
 from ..exchange import Exchange
-from ..handlers import Handlers
+from ..routing import Handlers
 from ..services import Services
 from ..stored_runs import max_view_of
 from . import response_types

@@ -42,7 +42,7 @@ from ...sealing import Sealed, SealError, attach, edited_warnings
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Redactor, Viewer
 from ..exchange import Exchange, new_minter
-from ..handlers import Handlers
+from ..routing import Handlers
 from ..stored_runs import max_view_of
 from .input_redaction import redact_input_items
 from .run_header import client_tools_of

@@ -20,8 +20,7 @@ from ...protocols.openresponses import FORWARDED_HEADERS, Dialect, openapi, requ
 from ...protocols.openresponses import types as t
 from ...view import Redactor
 from ..exchange import Exchange, new_minter
-from ..handlers import Handlers
-from ..routing import VIEW, Operation, Socket, Table, parameter
+from ..routing import VIEW, Handlers, Operation, Socket, Table, parameter
 from ..token_counts import count_input_tokens
 from .conversations import (
     AddItems,

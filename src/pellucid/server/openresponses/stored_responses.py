@@ -23,7 +23,7 @@ from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
 from ...view import Redactor, Viewer
 from ..exchange import Exchange, parse_int
-from ..handlers import Handlers
+from ..routing import Handlers
 from ..stored_runs import find_row, max_view_of
 from .input_redaction import redact_input_items
 from .run_header import ResponseRunHeader, requested_dialect

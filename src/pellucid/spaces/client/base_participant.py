@@ -78,7 +78,7 @@ class BaseParticipant:
         """
         if not token:
             raise RequestError("token: must not be empty", param="token")
-        self._use(
+        self._attach_connection(
             ParticipantConnection(
                 RemoteTransport(parse_address(url, space), token),
                 view=space_view(view),
@@ -98,10 +98,10 @@ class BaseParticipant:
             view: As for `__init__`.
         """
         self = cls.__new__(cls)
-        self._use(ParticipantConnection(transport, view=space_view(view)))
+        self._attach_connection(ParticipantConnection(transport, view=space_view(view)))
         return self
 
-    def _use(self, connection: ParticipantConnection) -> None:
+    def _attach_connection(self, connection: ParticipantConnection) -> None:
         self._connection = connection
         self._inbox = connection.subscribers.open_inbox()
 

@@ -25,7 +25,7 @@ import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict
 
 from ...envelopes import context as paths
 from ...envelopes import kinds, mcp
@@ -286,8 +286,18 @@ class Participant(BaseParticipant):
         return result_of(settled)
 
 
-def fulfilment(proposal: Envelope, to: To) -> dict[str, Any]:
-    """Return the request that fulfils a proposal, as arguments of `Participant.send_request`.
+class Fulfilment(TypedDict):
+    """Arguments of `Participant.send_request` for a proposal."""
+
+    method: str
+    params: dict[str, Any]
+    to: tuple[str, ...]
+    answers: Envelope
+    context: str | None
+
+
+def fulfilment(proposal: Envelope, to: To) -> Fulfilment:
+    """Return the request that fulfils a proposal.
 
     Its recipients are those whose tool is called (empty: everyone), and its proposer.
     """

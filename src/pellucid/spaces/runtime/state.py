@@ -41,7 +41,7 @@ from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import NO_NAMES, EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
-from ...envelopes.streams import Membership, Stream, Streams, structure_of
+from ...envelopes.streams import Membership, PendingRequest, Stream, Streams, structure_of
 from ...envelopes.talk import LIMIT_NAMES, Talk, TalkLimits, TalkState
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
@@ -154,7 +154,7 @@ class StateDump(msgspec.Struct, omit_defaults=True):
     requests: RequestState = msgspec.field(default_factory=RequestState)
     talk: TalkState = msgspec.field(default_factory=TalkState)
     streams: dict[str, Stream] = {}
-    stream_request: tuple[str, tuple[str, ...]] | None = None
+    stream_request: PendingRequest | None = None
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -561,7 +561,7 @@ class SpaceState:
                 requests=self.requests.state,
                 talk=self.talk.state,
                 streams=self.streams.state,
-                stream_request=self.streams.pending,
+                stream_request=self.streams.pending_request,
             )
         )
 
