@@ -126,7 +126,7 @@ FAULTS = [
     Fault(
         "a chat without the title of its first question",
         "server/chat/ask.py",
-        "title=title_of(request.text or _first_name(request)),",
+        "title=title_of(request.body.text or _first_name(request)),",
         'title="Chat",',
         ("resources/chat/*",),
     ),
