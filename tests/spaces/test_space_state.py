@@ -264,6 +264,18 @@ def test_a_request_about_a_proposal_of_others_is_only_a_request() -> None:
     assert state.proposals.state["p-1"].status == "rejected"
 
 
+def test_an_answer_of_others_is_not_the_outcome_of_a_proposal() -> None:
+    state = configured_state(responses="flag")
+    call = {"method": "tools/call", "params": {"name": "deploy"}}
+    say(state, "bob", "mcp/proposal", "p", payload=call)
+    say(state, "ada", "mcp/request", "r", correlation_id=["p"], to=["bob"], payload=call)
+    say(state, "cyd", "mcp/response", "forged", correlation_id=["r"], payload={"result": "done"})
+    assert state.proposals.state["p"].response is None
+    say(state, "bob", "mcp/response", "answer", correlation_id=["r"], payload={"error": {"code": 1, "message": "no"}})
+    proposal = state.proposals.state["p"]
+    assert (proposal.status, proposal.response, proposal.failed) == ("fulfilled", "answer", True)
+
+
 def test_a_dump_between_a_stream_request_and_its_opening_loses_nothing() -> None:
     """A replica that reads the log page by page makes one there."""
     state, log = SpaceState(SpaceSettings()), list[StoredEnvelope]()

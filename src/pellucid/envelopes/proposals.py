@@ -12,7 +12,7 @@ The rules:
 3. Only its proposer withdraws it. Any other recipient may reject it. The first decision holds.
 4. A withdrawal and a rejection name their proposal in `correlation_id`; it must exist. For a participant who may not
    read a proposal it does not exist, and a request of that participant does not fulfil it.
-5. The response to the fulfilling request is its outcome.
+5. The first response to the fulfilling request is its outcome, if its sender may answer the request.
 6. A proposer may reuse an id, because some clients count ids from the start in every process. The new proposal replaces
    the old one. An id of another participant's open proposal cannot be used.
 
@@ -78,12 +78,15 @@ class Proposals:
             if one.status == "fulfilled" and one.settled_by is not None:
                 self._fulfilled_by.setdefault(one.settled_by, set()).add(one.id)
 
-    def apply(self, envelope: Envelope, sees: Sees | None = None) -> tuple[tuple[Flag, ...], tuple[str, ...]]:
+    def apply(
+        self, envelope: Envelope, sees: Sees | None = None, refused_answers: Container[str] = ()
+    ) -> tuple[tuple[Flag, ...], tuple[str, ...]]:
         """Apply an accepted envelope. Most envelopes have no effect.
 
         Args:
             envelope: The envelope.
             sees: What its sender may read. None: what is for it and for everyone.
+            refused_answers: The requests that it names and does not answer (`Requests.refused_answers`).
 
         Returns:
             Remarks about it, and the ids of the proposals that changed.
@@ -94,15 +97,18 @@ class Proposals:
             for one in named
             if envelope.kind == kinds.REQUEST and (one.method, one.tool) != _method_and_tool(envelope)
         )
-        return flags, self.replay(envelope, {one.id for one in named})
+        return flags, self.replay(envelope, {one.id for one in named}, refused_answers)
 
-    def replay(self, envelope: Envelope, changed: Container[str] = ()) -> tuple[str, ...]:
+    def replay(
+        self, envelope: Envelope, changed: Container[str] = (), refused_answers: Container[str] = ()
+    ) -> tuple[str, ...]:
         """Apply an envelope that was accepted before.
 
         Args:
             envelope: The envelope.
             changed: Ids of the proposals that it changed. They are needed for those that its sender could read by a
                 right, or because addresses are advisory.
+            refused_answers: As for `apply`.
 
         Returns:
             Ids of the proposals that changed.
@@ -110,7 +116,7 @@ class Proposals:
         if envelope.kind == kinds.PROPOSAL:
             return self._propose(envelope)
         if envelope.kind == kinds.RESPONSE:
-            return self._respond(envelope)
+            return self._respond(envelope, refused_answers)
         status = kinds.kind_of(envelope.kind).proposal_status
         if status is None or not envelope.correlation_id:
             return ()
@@ -204,9 +210,11 @@ class Proposals:
             self._forget(settled or next(one.id for one in self.state.values() if one.proposer == most))
         return (envelope.id,)
 
-    def _respond(self, envelope: Envelope) -> tuple[str, ...]:
+    def _respond(self, envelope: Envelope, refused_answers: Container[str]) -> tuple[str, ...]:
         changed: list[str] = []
         for name in envelope.correlation_id:
+            if name in refused_answers:
+                continue
             for id in sorted(self._fulfilled_by.get(name, ())):
                 one = self.state[id]
                 if one.response is None:

@@ -137,6 +137,14 @@ class Requests:
             for id in envelope.correlation_id
         )
 
+    def refused_answers(self, envelope: Envelope) -> frozenset[str]:
+        """Return the requests that a response names and that its sender may not answer, or has answered before."""
+        if envelope.kind != kinds.RESPONSE:
+            return frozenset()
+        sees, named = sees_as(envelope.sender), envelope.correlation_id
+        known = [(id, request) for id in named if (request := self.get(id)) is not None]
+        return frozenset(id for id, one in known if self._error(envelope.sender, id, one, sees) is not None)
+
     def _error(self, sender: str, id: str, request: Request, sees: Sees) -> ErrorInfo | None:
         name = truncate(id)
         if not sees(request.readers):

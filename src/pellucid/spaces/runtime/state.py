@@ -243,7 +243,9 @@ class SpaceState:
         effect = self.lifecycle.apply(envelope, checked.case, time_ms)
         if not envelope.to and (audience := effect.audience or self._inherited_readers(envelope, sees)):
             envelope = replace(envelope, audience=audience)
-        proposal_flags, changed_proposals = self.proposals.apply(envelope, sees)
+        proposal_flags, changed_proposals = self.proposals.apply(
+            envelope, sees, self.requests.refused_answers(envelope)
+        )
         self._apply_talk(envelope, effect.place.path, time_ms)
         self.requests.apply(envelope)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
@@ -271,7 +273,8 @@ class SpaceState:
         changes = self.ledger.replay(envelope)
         effect = self.lifecycle.replay(envelope, stored.at)
         settles = envelope.correlation_id and kinds.kind_of(envelope.kind).proposal_status
-        self.proposals.replay(envelope, read_note(stored.note).proposals if settles else ())
+        changed = read_note(stored.note).proposals if settles else ()
+        self.proposals.replay(envelope, changed, self.requests.refused_answers(envelope))
         self._apply_talk(envelope, effect.place.path, stored.at)
         self.requests.apply(envelope)
         return (*changes, *self._fold(envelope, stored.at))
