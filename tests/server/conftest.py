@@ -19,7 +19,7 @@ def gateway(upstream: Upstream) -> Iterator[Served]:
         "limits": {"retry_wait": 0.05, "turn_characters": 10**9},  # some upstreams of the tests talk for ever
         "providers": {
             "vllm": patient,
-            "silent": {**patient, "models": ["unused", "*"], "limits": {"first_byte": 0.3, "idle": 0.3, "retries": 0}},
+            "silent": {**patient, "models": ["unused", "*"], "limits": {"first_byte": 1.0, "idle": 1.0, "retries": 0}},
             "slow": {
                 **patient,
                 "models": ["unused-still", "*"],

@@ -377,7 +377,7 @@ def test_a_deployment_that_is_silent_has_failed(upstream: Upstream, is_silent_af
 
     first, second = upstream.plays(is_silent), upstream.plays(ANSWERS)
     config = deployed_config(upstream, first, second)
-    config["limits"] |= {"first_byte": 0.3, "idle": 0.3}
+    config["limits"] |= {"first_byte": 1.0, "idle": 1.0}
     with serve(config) as gateway:
         assert answer_of(gateway.ask("m", stream=True)) == ("It is 42.", f"vllm/{second}")
 

@@ -520,7 +520,7 @@ def test_the_codes_of_the_gateway_are_shown(upstream: Upstream, code: str) -> No
             await call.event(delta(content="the-answer"))
         await call.end()
 
-    with serving(upstream, limits={"first_byte": 0.3, "idle": 0.3, "retries": 0}) as gateway:
+    with serving(upstream, limits={"first_byte": 1.0, "idle": 1.0, "retries": 0}) as gateway:
         gateway.ask(f"vllm:{upstream.plays(fails)}")
         assert [failure["code"] for failure in gateway.request("GET", STATUS).json["failures"]] == [code]
 

@@ -177,9 +177,9 @@ async def test_time_without_a_reader_does_not_count_as_silence(client: Client, u
         sent.set()
         await call.end()
 
-    answer = reading(await post(client, upstream, upstream.plays(script), idle=0.1))
+    answer = reading(await post(client, upstream, upstream.plays(script), idle=0.5))
     assert await answer.read() == b"one"
-    await asyncio.sleep(0.3)  # longer than `idle`
+    await asyncio.sleep(0.8)  # longer than `idle`
     goes_on.set()
     await eventually(sent.is_set)
     assert await answer.read() == b"two"
