@@ -139,10 +139,7 @@ def equals_digests(base: Checkout, tree: Checkout, plan: Plan, keep: Path) -> bo
     left = keep / "left"
     leave(base, left, plan.recordings, plan.short)
     sides = [(base, keep / "base-reopened.db", plan._replace(only=[REOPENED])), (tree, keep / "tree-all.db", plan)]
-    workers = [start_capture(checkout, file, left, cases) for checkout, file, cases in sides]
-    statuses = [worker.wait() for worker in workers]
-    if any(statuses):
-        raise SystemExit("a capture failed")
+    capture_sides(sides, left)
     reopened, groups = (digests_in(file) for _, file, _ in sides)
     expected = {**json.loads(DIGESTS.read_text())["groups"], **reopened}
     different = [key for key in sorted(groups.keys() | expected.keys()) if groups.get(key) != expected.get(key)]
@@ -171,17 +168,14 @@ def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: 
     left = keep / "left"
     if reuse is not None and _is_fresh(reuse):
         left, base_file = reuse.parent / f"{reuse.name}.left", reuse
-        sides = [(tree, keep / "tree.db")]
+        sides = [(tree, keep / "tree.db", plan)]
     else:
         if reaches(plan.only, "reopened"):
             print("the base stores data for the working tree …", flush=True)
             leave(base, left, plan.recordings, plan.short)
         base_file = keep / "base.db"
-        sides = [(base, base_file), (tree, keep / "tree.db")]
-    workers = [start_capture(checkout, file, left, plan) for checkout, file in sides]
-    statuses = [worker.wait() for worker in workers]
-    if any(statuses):
-        raise SystemExit("a capture failed")
+        sides = [(base, base_file, plan), (tree, keep / "tree.db", plan)]
+    capture_sides(sides, left)
     if reuse is not None and base_file != reuse and not plan.only:
         reuse.unlink(missing_ok=True)
         shutil.rmtree(reuse.with_name(f"{reuse.name}.left"), ignore_errors=True)
@@ -189,6 +183,14 @@ def run_captures(base: Checkout, tree: Checkout, plan: Plan, keep: Path, reuse: 
         shutil.copy(base_file, reuse.with_suffix(".new"))
         reuse.with_suffix(".new").rename(reuse)
     return base_file, keep / "tree.db"
+
+
+def capture_sides(sides: list[tuple[Checkout, Path, Plan]], left: Path) -> None:
+    """Capture versions at the same time, each into its file. Ends the process if one fails."""
+    workers = [start_capture(checkout, file, left, plan) for checkout, file, plan in sides]
+    statuses = [worker.wait() for worker in workers]
+    if any(statuses):
+        raise SystemExit("a capture failed")
 
 
 def start_capture(
