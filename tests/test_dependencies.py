@@ -1,4 +1,4 @@
-"""The declared dependencies: every module can be imported, and the files of versions match the declared ranges."""
+"""The dependencies: every module can be imported, commands import only what they need, versions match the ranges."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import ast
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -26,6 +30,32 @@ def test_every_module_can_be_imported() -> None:
     for name in modules:
         if not (name.endswith("__main__") or name.startswith(IMPORTED_BY_ALEMBIC)):
             importlib.import_module(name)
+
+
+COMMAND = "from pellucid.cli import main; main({!r}.split())"
+ANYWHERE = {"pellucid", "msgspec", "typing_extensions"}
+HTTP_CLIENT = {"yarl", "multidict", "propcache", "idna", "httptools", "aiohappyeyeballs"}
+
+
+@pytest.mark.parametrize(
+    ("code", "packages"),
+    [
+        ("from pellucid import Agent", {*HTTP_CLIENT, "docstring_parser"}),
+        (COMMAND.format("--help"), {"click"}),
+        (COMMAND.format("serve --help"), {"click"}),
+        (COMMAND.format("space --help"), {"click"}),
+        (COMMAND.format("decode --from openai -"), {"click"}),
+    ],
+)
+def test_what_starts_often_starts_light(code: str, packages: set[str]) -> None:
+    """A command that serves nothing, and an agent, wait for no server, database, cryptography or metrics."""
+    report = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    args = [sys.executable, "-S", "-E", "-c", f"import sys; sys.path[:] = {sys.path!r}; {report}{code}"]
+    done = subprocess.run(args, input="{}", capture_output=True, text=True, check=False)
+    loaded = {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+    assert "pellucid" in loaded
+    installed = loaded & set(packages_distributions())
+    assert installed <= ANYWHERE | packages
 
 
 def versions(file: str) -> dict[str, str]:

@@ -203,7 +203,7 @@ def default_of(field: msgspec.structs.FieldInfo) -> str:
 
 def metrics_page() -> Iterator[str]:
     """Yield the lines of the page of all metrics."""
-    from pellucid.telemetry.names import LabeledMetric, Metrics
+    from pellucid.telemetry.metrics import LabeledMetric, Metrics
 
     yield "# Metrics\n\nGenerated from the registry of the gateway's metrics. [Telemetry](../telemetry.md) explains how"
     yield "to read them and what they count. A histogram has the series `_bucket`, `_count` and `_sum`.\n"

@@ -39,7 +39,7 @@ from pellucid.protocols.agui import (
     StepStartedEvent,
 )
 from pellucid.protocols.agui.proto import MEDIA_TYPE, encode_message
-from pellucid.runs.stages import SealStage
+from pellucid.runs.seal_stage import SealStage
 from pellucid.sealing import Sealer
 from pellucid.view import VIEWS, View
 from tests.agent.agent_kit import MakeAgent, calls

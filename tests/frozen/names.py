@@ -31,7 +31,8 @@ from pellucid.server.access import oidc, session
 from pellucid.server.config import Config
 from pellucid.settings import ModelSettings
 from pellucid.storage.migrate import alembic_statements, migration_statements
-from pellucid.telemetry.names import SETTING_ATTRIBUTES, Metrics
+from pellucid.telemetry.metrics import Metrics
+from pellucid.telemetry.names import SETTING_ATTRIBUTES
 from pellucid.tools.server_toolset import ENTRY_POINT_GROUP
 from tests.frozen.observed import observed_names
 from tests.frozen.schemas import Struct, openapi_names, setting_names, struct_names, tagged

@@ -20,7 +20,7 @@ from pellucid.protocols.encoding import DONE
 from pellucid.protocols.openresponses import Dialect, Encoder, Framing
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.runs import Batch
-from pellucid.runs.stages import SealStage
+from pellucid.runs.seal_stage import SealStage
 from pellucid.sealing import Keys, Sealer
 from pellucid.view import VIEWS, Redactor, Viewer
 from tests.batching import batch_sizes, in_batches

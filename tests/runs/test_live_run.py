@@ -28,7 +28,7 @@ from pellucid.parts import ToolCallPart
 from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, clock_ms
 from pellucid.runs.model_text import UsageCallback
 from pellucid.runs.run_log import events_of, unpack_log
-from pellucid.runs.stages import SealStage
+from pellucid.runs.seal_stage import SealStage
 from pellucid.runs.stored_run import StoreStage
 from pellucid.runs.summaries import SummaryStage, SummaryWriter
 from pellucid.storage import Store, open_store

@@ -24,7 +24,7 @@ from pellucid.protocols import agui, ai_sdk, chat_completions, openresponses
 from pellucid.providers.profile import Profile
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
-from pellucid.runs.stages import SealStage
+from pellucid.runs.seal_stage import SealStage
 from pellucid.runs.stored_run import StoreStage
 from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer

@@ -22,8 +22,8 @@ from pellucid.protocols.messages import parse_request as parse_messages_request
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.items import ReferenceContext
 from pellucid.protocols.openresponses.request import parse_request as parse_responses
+from pellucid.runs.seal_stage import SealStage
 from pellucid.runs.source import Batch
-from pellucid.runs.stages import SealStage
 from pellucid.sealing import AttachedHistory, Sealed, Sealer, attach
 from pellucid.view import VIEWS, Redactor, View, Viewer
 from tests.agui import agui_client, agui_kit

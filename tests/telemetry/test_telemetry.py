@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from pellucid.telemetry.names import MAX_FIELDS
+from pellucid.telemetry.metrics import MAX_FIELDS
 from pellucid.telemetry.spans import Tracing
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import serve

@@ -46,8 +46,9 @@ from ..protocols.agui.run_header import RunHeader
 from ..protocols.agui.side_events import SHOWN_FIELDS
 from ..protocols.decoding import MAX_ITEMS, MAX_TOOLS
 from ..protocols.errors import ErrorFormat
+from ..runs.seal_stage import SealStage
 from ..runs.source import Batch, RunSource
-from ..runs.stages import SealStage, Stage
+from ..runs.stages import Stage
 from ..sealing import (
     AttachedHistory,
     KeyFile,

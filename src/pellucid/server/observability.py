@@ -33,7 +33,7 @@ from ..settings import ModelCall
 from ..spaces.runtime.webhooks import Webhook
 from ..telemetry import log, names, spans
 from ..telemetry.lines import LogLine, formatter, request_id
-from ..telemetry.names import OTHER, Metrics
+from ..telemetry.metrics import OTHER, Metrics
 from ..telemetry.spans import Tracing
 from .access.policy import Principal
 from .config import TelemetryConfig

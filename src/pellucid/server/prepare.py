@@ -38,8 +38,9 @@ from ..parts import (
 from ..protocols.client_protocols import ClientRequest, StatelessRequest
 from ..protocols.decoding import invalid
 from ..runs import LiveRun, RunSource, TurnHandler
+from ..runs.seal_stage import SealStage
 from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
-from ..runs.stages import SealStage, Stage
+from ..runs.stages import Stage
 from ..runs.stored_run import StoreStage
 from ..runs.summaries import SummaryStage
 from ..sealing import attach, make_opener

@@ -1,7 +1,8 @@
 """Telemetry of the gateway: log lines, metrics and spans. Nothing here does I/O, except that the log is written.
 
     lines     log lines, one for each event, as text or as JSON
-    names     metrics for Prometheus; names of spans, attributes and providers in OpenTelemetry
+    metrics   metrics for Prometheus
+    names     names of spans, attributes and providers in OpenTelemetry
     spans     spans for OpenTelemetry
 
 No reasoning, prompt, answer, argument, result, key or text of an upstream appears in any of it. Lines, labels and

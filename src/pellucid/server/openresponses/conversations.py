@@ -37,7 +37,7 @@ from ...protocols.openresponses import (
 from ...protocols.openresponses import types as t
 from ...run import Minter
 from ...runs import Batch
-from ...runs.stages import SealStage
+from ...runs.seal_stage import SealStage
 from ...sealing import Sealed, SealError, attach, edited_warnings
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Redactor, Viewer
