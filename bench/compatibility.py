@@ -7,6 +7,7 @@ It runs the tests of each row, and counts their outcomes. The rows say what the 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -19,9 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "compatibility.md"
-BEGIN, END = "<!-- begin: bench/compatibility.py -->", "<!-- end -->"
+from document import COMPATIBILITY, ROOT, commit, write_section
 
 
 class Row(NamedTuple):
@@ -101,6 +100,7 @@ def recordings_count() -> int | None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description="Write docs/compatibility.md from the outcomes of tests.").parse_args()
     sys.path.insert(0, str(ROOT))
     lines = ["| | | passed | failed | not run | with |", "|---|---|---:|---:|---:|---|"]
     group = ""
@@ -114,13 +114,8 @@ def main() -> None:
     count = recordings_count()
     recorded = "without a directory of recorded responses" if count is None else f"with {count} recorded responses"
     day = datetime.now(UTC).strftime("%Y-%m-%d")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    note = f"Written on {day} at commit {commit}, with Python {platform.python_version()}, {recorded}."
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{note}\n\n" + "\n".join(lines) + f"\n\n{END}{after}", "utf-8")
+    note = f"Written on {day} at commit {commit()}, with Python {platform.python_version()}, {recorded}."
+    write_section(COMPATIBILITY, "bench/compatibility.py", f"{note}\n\n" + "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure the cost of decoding a delta: Pellucid, each vendor's SDK, and Pydantic AI, with the same bytes.
 
-    .venv/bin/python bench/decode.py [--quick] [--rounds N] [--wire NAME] [--strict]
+    .venv/bin/python bench/decode.py [--quick] [--rounds N] [--wire NAME] [--write] [--strict]
 
 The bytes are synthetic (`answers`), 400 deltas of reasoning and 400 of text in the format of each wire, and are read
 from memory: no sockets. The figure is the CPU time of the one thread that does all the work. In each round, all
@@ -28,6 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import document
 from environment import BENCH, ENVIRONMENT, PYTHON, prepare, versions
 
 TOGETHER = (1, 16)
@@ -198,15 +199,18 @@ def inside(options: argparse.Namespace) -> int:
     started = datetime.now(UTC)
     samples, missing = measure(options.rounds or (2 if options.quick else 7), options.wire or ())
     targets = verdicts(samples)
-    print(f"\ndecoding: CPU time a delta; medians of {len(samples)} rounds\n\n{table(samples)}\n\ntargets\n")
-    for met, text in targets:
-        print(f"  {'met    ' if met else 'NOT MET'}  {text}")
-    for about, why in missing.items():
-        print(f"note: not measured: {about}: {why}")
+    met_or_not = "\n".join(f"* {'met' if met else 'NOT MET'}: {text}" for met, text in targets)
+    notes = "".join(f"\n* not measured: {about}: {why}" for about, why in missing.items())
+    text = f"{table(samples)}\n\n{met_or_not}{notes}"
+    print(f"\ndecoding: CPU time a delta; medians of {len(samples)} rounds\n\n{text}")
+    if options.write:
+        used = [f"{name} {number}" for name, number in versions().items()]
+        when = document.conditions(f"bench/decode.py --rounds {len(samples)}", started, used)
+        document.write_section(document.PERFORMANCE, "bench/decode.py", f"{when}\n\n{text}")
     results = BENCH / "results"
     results.mkdir(exist_ok=True)
     path = results / f"decode-{started:%Y%m%d-%H%M%S}.json"
-    document = {
+    content = {
         "started": started.isoformat(),
         "python": platform.python_version(),
         "versions": versions(),
@@ -214,7 +218,7 @@ def inside(options: argparse.Namespace) -> int:
         "targets": [{"met": met, "target": text} for met, text in targets],
         "samples": [[[*key, value] for key, value in sample.items()] for sample in samples],
     }
-    path.write_text(json.dumps(document, indent=1))
+    path.write_text(json.dumps(content, indent=1))
     print(f"\n{(datetime.now(UTC) - started).seconds} s in all; every sample is in {os.path.relpath(path)}")
     return 1 if options.strict and not all(met for met, _ in targets) else 0
 
@@ -224,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="two rounds: half a minute")
     parser.add_argument("--rounds", type=int, help="how often everything is measured (default: 7; quick: 2)")
     parser.add_argument("--wire", action="append", help="only this wire; may be repeated")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/performance.md")
     parser.add_argument("--strict", action="store_true", help="status 1 when a target is not met")
     options = parser.parse_args(arguments)
     if Path(sys.prefix).resolve() == ENVIRONMENT:

@@ -74,6 +74,8 @@ PYDANTIC_AI = PeerEnvironment(
     "pydantic-ai", ("pydantic-ai-slim[openai,ag-ui]==2.68.0", "ag-ui-protocol==1.0.0", "uvicorn[standard]==0.54.0")
 )
 
+PEERS = (TENSORZERO, LITELLM, PYDANTIC_AI)
+
 
 def _digest(requirements: tuple[str, ...]) -> str:
     return hashlib.sha256("\n".join((sys.version, *requirements)).encode()).hexdigest()

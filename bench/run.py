@@ -1,6 +1,6 @@
 """Measure the cost of the gateway, interleaved in one run with nginx and with a direct connection.
 
-    .venv/bin/python bench/run.py [--quick] [--rounds N] [--only SCENARIO] [--base COMMIT]
+    .venv/bin/python bench/run.py [--quick] [--rounds N] [--only SCENARIO] [--base COMMIT] [--write]
     .venv/bin/python bench/run.py --peers        TensorZero, LiteLLM and Pydantic AI in the same tables
 
 A mock upstream and a load generator (both in C, on one CPU) run the scenarios of `scenarios.py` over the routes of
@@ -28,6 +28,8 @@ from pathlib import Path
 import msgspec
 
 import checkout
+import document
+import environment
 import processes
 import report
 import routes
@@ -152,19 +154,39 @@ def progress(text: str) -> None:
         sys.stderr.flush()
 
 
-def show(results: Results, plan: Plan, verdicts: Sequence[Verdict], sampler: Sampler) -> None:
-    for scenario in plan.scenarios:
-        print(f"\n{scenario.name}: {scenario.title}\n")
-        print(report.table(results, scenario.name, scenario.columns))
+def report_text(results: Results, plan: Plan, verdicts: Sequence[Verdict], sampler: Sampler) -> str:
+    """Return the tables, the targets and the notes in Markdown."""
+    blocks = [
+        f"{scenario.name}: {scenario.title}\n\n{report.table(results, scenario.name, scenario.columns)}"
+        for scenario in plan.scenarios
+    ]
     if sampler.base:
-        print(f"\nthis checkout against {sampler.base.commit[:12]}\n")
-        print(before_and_after(results, plan.scenarios))
+        blocks.append(
+            f"this checkout against {sampler.base.commit[:12]}\n\n{before_and_after(results, plan.scenarios)}"
+        )
     if verdicts:
-        print(f"\ntargets\n\n{targets.table(verdicts)}")
-    print("\ndirect: CPU time of the upstream itself; a latency in brackets is absolute.")
-    print("Figures are medians over rounds, with minimum and maximum in brackets; ~: all samples were disturbed.")
-    for note in dict.fromkeys([*conditions(results, sampler), *sampler.notes]):
-        print(f"note: {note}")
+        blocks.append(f"targets\n\n{targets.table(verdicts)}")
+    blocks.append(
+        "direct: CPU time of the upstream itself; a latency in brackets is absolute. Figures are medians over rounds, "
+        "with minimum and maximum in brackets; ~: all samples were disturbed."
+    )
+    blocks += [f"Note: {note}." for note in dict.fromkeys([*conditions(results, sampler), *sampler.notes])]
+    return "\n\n".join(blocks)
+
+
+def write(text: str, options: argparse.Namespace, started: datetime) -> None:
+    """Write the tables into docs/performance.md."""
+    name, versions = "bench/run.py", [nginx_version()]
+    if options.peers:
+        name = "bench/run.py --peers"
+        versions += [requirement for peer in environment.PEERS for requirement in peer.requirements]
+    command = shlex.join(["bench/run.py", *(one for one in sys.argv[1:] if one != "--write")])
+    document.write_section(document.PERFORMANCE, name, f"{document.conditions(command, started, versions)}\n\n{text}")
+
+
+def nginx_version() -> str:
+    done = subprocess.run([routes.find_nginx(), "-v"], capture_output=True, text=True, timeout=10, check=False)
+    return done.stderr.strip().rpartition(": ")[2]
 
 
 def before_and_after(results: Results, scenarios: Sequence[Scenario]) -> str:
@@ -212,12 +234,11 @@ def conditions(results: Results, sampler: Sampler) -> Iterator[str]:
 def save(results: Results, verdicts: Sequence[Verdict], sampler: Sampler, started: datetime) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{started:%Y%m%d-%H%M%S}.json"
-    nginx = subprocess.run([routes.find_nginx(), "-v"], capture_output=True, text=True, timeout=10, check=False)
-    document = {
+    content = {
         "started": started,
         "machine": processes.machine(),
         "python": platform.python_version(),
-        "nginx": nginx.stderr.strip(),
+        "nginx": nginx_version(),
         "real_time": sampler.real_time,
         "quick": sampler.quick,
         "base": sampler.base.commit if sampler.base else None,
@@ -225,7 +246,7 @@ def save(results: Results, verdicts: Sequence[Verdict], sampler: Sampler, starte
         "verdicts": verdicts,
         "samples": results.samples,
     }
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1))
     return path
 
 
@@ -250,6 +271,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--base", metavar="COMMIT", help="also measure every route of the gateway at this commit")
     parser.add_argument("--peers", action="store_true", help="run the scenarios of TensorZero, LiteLLM, Pydantic AI")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false", help="do not use real-time priority")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/performance.md")
     parser.add_argument("--strict", action="store_true", help="status 1 when a target is missed")
     return parser.parse_args(arguments)
 
@@ -266,7 +288,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             verdicts = targets.judge(results, peers=peers)
             if options.only or options.route:
                 verdicts = [v for v in verdicts if v.verdict != targets.NOT_MEASURED]
-            show(results, plan, verdicts, sampler)
+            text = report_text(results, plan, verdicts, sampler)
+            print(f"\n{text}")
+            if options.write:
+                write(text, options, started)
             path = save(results, verdicts, sampler, started)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)

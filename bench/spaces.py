@@ -1,6 +1,6 @@
 """Measure spaces: each envelope is delivered to all participants, compared with a plain `websockets` broadcast.
 
-    .venv/bin/python bench/spaces.py [--only SCENARIO] [--rounds 3] [--seconds 10]
+    .venv/bin/python bench/spaces.py [--only SCENARIO] [--rounds 3] [--seconds 10] [--write]
 
 In every space one participant sends thoughts at a fixed rate, and all receive them. A delivery is one envelope that
 reached one participant. The gateway checks, orders, stores and records each envelope before it delivers it; the plain
@@ -19,15 +19,18 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import uvloop
 
+import document
 import processes
 from processes import BenchError, Cpus
 
@@ -294,33 +297,58 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--ordinary", action="store_true", help="without real-time priority")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/performance.md")
     options = parser.parse_args()
     cpus = Cpus.available()
     processes.prepare_this_process(cpus)
     real_time = not options.ordinary and processes.use_real_time()
     measured = Measured(cpus, processes.MEASURED if real_time else None)
-    print("real-time priority" if real_time else "without real-time priority")
+    started = datetime.now(UTC)
+    lines = [
+        "| scenario | | CPU µs/delivery | p50 ms | p99 ms | KiB/participant | first frame | lost |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
     for scenario in SCENARIOS:
-        if options.only not in (None, scenario.name):
-            continue
-        print(
-            f"{scenario.name}: {scenario.spaces} spaces of {scenario.participants}, {scenario.rate:g} envelopes/s in "
-            f"each, {options.seconds:g} s"
-        )
-        ratios: list[tuple[float, float]] = []
-        for number in range(1, options.rounds + 1):
-            reference, space = (run(scenario, options.seconds, measured) for run in (plain, gateway))
-            for name, row in (("plain websockets", reference), ("space", space)):
-                print(
-                    f"  round {number}  {name:<17}{row.cpu_us:7.2f} us CPU a delivery   p50 {row.p50_ms:6.1f} ms   "
-                    f"p99 {row.p99_ms:6.1f} ms   {row.kib:5.1f} KiB a participant   "
-                    f"{row.deliveries} delivered, {row.lost} lost   first frame {row.welcome_bytes} B",
-                    flush=True,
-                )
-            ratios.append((space.cpu_us / reference.cpu_us, space.p99_ms / reference.p99_ms))
-        cpu, p99 = (statistics.median(column) for column in zip(*ratios, strict=True))
-        print(f"  ratio (median of {options.rounds}): CPU {cpu:.2f}, p99 {p99:.2f}", flush=True)
-    print(TARGETS)
+        if options.only in (None, scenario.name):
+            lines += rows_of(scenario, options, measured)
+    conditions = "" if real_time else "\n\nWithout real-time priority."
+    text = "\n".join(lines) + f"\n\n{TARGETS}.{conditions}"
+    print(text)
+    if options.write:
+        command = f"bench/spaces.py --rounds {options.rounds} --seconds {options.seconds:g}"
+        when = document.conditions(command, started, [f"websockets {version('websockets')}"])
+        document.write_section(document.PERFORMANCE, "bench/spaces.py", f"{when}\n\n{text}")
+
+
+def rows_of(scenario: Scenario, options: argparse.Namespace, measured: Measured) -> list[str]:
+    """Measure a scenario, the plain broadcast and the space in turns, and return its rows of the table."""
+    title = f"{scenario.name}: {scenario.spaces} × {scenario.participants}, {scenario.rate:g}/s"
+    samples: dict[str, list[Sample]] = {"plain `websockets`": [], "space": []}
+    for number in range(1, options.rounds + 1):
+        for name, measure in zip(samples, (plain, gateway), strict=True):
+            sample = measure(scenario, options.seconds, measured)
+            samples[name].append(sample)
+            print(f"{title}, round {number}, {name}: {sample}", file=sys.stderr, flush=True)
+    rows = []
+    for name, taken in samples.items():
+        figures = [
+            spread(one.cpu_us for one in taken), spread(one.p50_ms for one in taken),
+            spread(one.p99_ms for one in taken), spread(one.kib for one in taken),
+        ]  # fmt: skip
+        last = f"{max(one.welcome_bytes for one in taken):,} B | {sum(one.lost for one in taken)}"
+        rows.append(f"| {title} | {name} | {' | '.join(figures)} | {last} |")
+        title = ""
+    pairs = list(zip(*samples.values(), strict=True))
+    cpu = spread((space.cpu_us / reference.cpu_us for reference, space in pairs), ".2f")
+    p99 = spread((space.p99_ms / reference.p99_ms for reference, space in pairs), ".2f")
+    return [*rows, f"| | ratio | {cpu} | | {p99} | | | |"]
+
+
+def spread(figures: Iterable[float], form: str = ".1f") -> str:
+    """Return the median, and with more than one figure the least and the most of them."""
+    values = list(figures)
+    median = f"{statistics.median(values):{form}}"
+    return median if len(values) == 1 else f"{median} ({min(values):{form}}–{max(values):{form}})"
 
 
 if __name__ == "__main__":

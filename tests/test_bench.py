@@ -6,6 +6,7 @@ The bench itself is not run here: it needs an idle machine, and minutes.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Any
 import pytest
 
 BENCH = Path(__file__).parents[1] / "bench"
-MODULES = ("checkout", "environment", "processes", "report", "routes", "sampling", "scenarios", "targets")
+MODULES = ("checkout", "document", "environment", "processes", "report", "routes", "sampling", "scenarios", "targets")
 
 
 class Bench:
     """The modules of the bench, which import each other as scripts do."""
 
     def __init__(self) -> None:
+        self.document: Any = importlib.import_module("document")
         self.report: Any = importlib.import_module("report")
         self.routes: Any = importlib.import_module("routes")
         self.sampling: Any = importlib.import_module("sampling")
@@ -137,3 +139,25 @@ def test_references_are_measured_around_every_route(bench: Bench) -> None:
 def test_the_base_is_measured_next_to_its_route(bench: Bench) -> None:
     names = [route.name for route in bench.scenarios.SIXTEEN.order(1, base=True)]
     assert names == ["direct", "nginx", "attached", "attached (base)", "stored", "stored (base)", "nginx"]
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("performance.md", ["bench/run.py", "bench/run.py --peers", "bench/spaces.py", "bench/decode.py"]),
+        ("compatibility.md", ["bench/compatibility.py"]),
+    ],
+)
+def test_a_script_replaces_its_section_of_a_page_and_nothing_else(
+    bench: Bench, tmp_path: Path, page: str, names: list[str]
+) -> None:
+    written = tmp_path / page
+    before = (BENCH.parent / "docs" / page).read_text("utf-8")
+    written.write_text(before, "utf-8")
+    for name in names:
+        bench.document.write_section(written, name, "| figures |")
+    after = written.read_text("utf-8")
+    outside = re.compile(r"(<!-- begin: (.*?) -->).*?(<!-- end: \2 -->)", re.DOTALL)
+    assert outside.sub(r"\1\n\n| figures |\n\n\3", before) == after
+    with pytest.raises(ValueError, match=r"begin: bench/other\.py"):
+        bench.document.write_section(written, "bench/other.py", "| figures |")
