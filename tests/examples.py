@@ -3,7 +3,7 @@
 `core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No property states a number: use
 `costly` if every example starts a gateway, a process or a database; use `many` if examples take microseconds and
 failures are rare. Loops without hypothesis, and sizes, name both numbers in `by_circle`. Under CI the examples are the
-same in every run, so that a failure is caused by the change; and `long` is at most three times `core`, since repeated
+same in every run, so that a failure is caused by the change; and `long` is at most twice `core`, since repeated
 examples find nothing new.
 """
 
@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 _EXAMPLES = {"core": 25, "long": 200}
-_TIMES_CORE_IN_CI = 3
+_TIMES_CORE_IN_CI = 2
 _SHARE_OF_COSTLY = 5
 _TIMES_MANY = 5
 
