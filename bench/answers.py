@@ -102,10 +102,13 @@ def mistral() -> Frames:
 
 
 def openai_responses() -> Frames:
-    """Every event is numbered; deltas are padded, so that their size does not tell what they say."""
+    """Every event is numbered; deltas are padded, so that their size does not reveal their text."""
     words = [text for _, thought, text in deltas() if thought], [text for _, thought, text in deltas() if not thought]
-    thought, said = "".join(words[0]), "".join(words[1])
-    summary, text = {"type": "summary_text", "text": thought}, {"type": "output_text", "text": said, "annotations": []}
+    thought, answer = "".join(words[0]), "".join(words[1])
+    summary, text = (
+        {"type": "summary_text", "text": thought},
+        {"type": "output_text", "text": answer, "annotations": []},
+    )
     reasoning = {"id": "rs_68c42d1d0878819d8266007cd3d1402c", "type": "reasoning", "summary": [summary]}
     message: dict[str, Any] = {
         "id": "msg_68c42d26866c819da8d5c606621c9116", "type": "message", "role": "assistant", "status": "completed",
@@ -150,7 +153,7 @@ def openai_responses() -> Frames:
             }
             for word in words[1]
         ),
-        {"type": "response.output_text.done", **in_message, "text": said, "logprobs": []},
+        {"type": "response.output_text.done", **in_message, "text": answer, "logprobs": []},
         {"type": "response.content_part.done", **in_message, "part": text},
         {"type": "response.output_item.done", "output_index": 1, "item": message | {"content": [text]}},
         {
@@ -221,7 +224,7 @@ def google() -> Frames:
 
 
 def google_array() -> Frames:
-    """As one JSON array, if it was not asked for events."""
+    """One JSON array: the response without `alt=sse`."""
     chunks = list(_google())
     return [b"[" + chunks[0], *(b"\n,\r\n" + chunk for chunk in chunks[1:]), b"\n]\n"]
 
@@ -238,8 +241,8 @@ def cohere() -> Frames:
     frames = [_named(started | {"delta": {"message": {"role": "assistant", "content": []}}})]
     for index, kind in enumerate(("thinking", "text")):
         frames.append(event("content-start", index, {"type": kind, kind: ""}))
-        told = [text for _, thought, text in deltas() if thought == (kind == "thinking")]
-        frames += [event("content-delta", index, {kind: text}) for text in told]
+        texts = [text for _, thought, text in deltas() if thought == (kind == "thinking")]
+        frames += [event("content-delta", index, {kind: text}) for text in texts]
         frames.append(event("content-end", index))
     tokens = {"input_tokens": 17, "output_tokens": DELTAS}
     over = {"finish_reason": "COMPLETE", "usage": {"billed_units": tokens, "tokens": tokens}}
@@ -258,8 +261,8 @@ def ollama() -> Frames:
         "done": True, "done_reason": "stop", "total_duration": 5, "load_duration": 1, "prompt_eval_count": 17,
         "prompt_eval_duration": 1, "eval_count": DELTAS, "eval_duration": 3,
     }  # fmt: skip
-    said = [line(number, {"thinking" if thought else "content": text}) for number, thought, text in deltas()]
-    return [*said, line(DELTAS, {}, **over)]
+    lines = [line(number, {"thinking" if thought else "content": text}) for number, thought, text in deltas()]
+    return [*lines, line(DELTAS, {}, **over)]
 
 
 def bedrock() -> Frames:

@@ -99,9 +99,9 @@ class Readers:
         batches = [decoder.feed(read) for read in reads]
         batches.append(decoder.end())
         took = time.thread_time() - started
-        told = sum(isinstance(event, self._delta) for batch in batches for event in batch)
-        if told < DELTAS:
-            raise SystemExit(f"bench: {answer.name}: of {DELTAS} deltas only {told} came; that is a bug to be found")
+        count = sum(isinstance(event, self._delta) for batch in batches for event in batch)
+        if count < DELTAS:
+            raise SystemExit(f"bench: {answer.name}: only {count} of {DELTAS} deltas were decoded; this is a bug")
         return took
 
 
@@ -169,7 +169,7 @@ def table(samples: list[Sample]) -> str:
 
 
 def verdicts(samples: list[Sample]) -> list[tuple[bool, str]]:
-    """Each target: whether it is met, and by which figure; of several, the worst."""
+    """Return for each target whether it is met, and its least favourable figure."""
     wires = list(dict.fromkeys(wire for wire, _, _ in samples[0]))
     cost, slowest, together = max(
         (median(sample[wire, together, OURS] for sample in samples), wire, together)
@@ -178,20 +178,20 @@ def verdicts(samples: list[Sample]) -> list[tuple[bool, str]]:
         if wire not in NOT_JSON or wires == [*NOT_JSON]
     )
     worst = f"{cost:.1f} ({slowest}, {together} a read)"
-    told = [(cost <= MOST_MICROSECONDS, f"at most {MOST_MICROSECONDS:.0f} µs a delta on every JSON wire: {worst}")]
+    judged = [(cost <= MOST_MICROSECONDS, f"at most {MOST_MICROSECONDS:.0f} µs a delta on every JSON wire: {worst}")]
     for (reader, on), least in LEAST_TIMES.items():
-        found = [
+        ratios = [
             (ratio, wire, together)
             for wire in wires
             for together in TOGETHER
             if on in (None, wire) and (ratio := times(samples, wire, together, reader)) is not None
         ]
-        if found:
-            ratio, wire, together = min(found)
+        if ratios:
+            ratio, wire, together = min(ratios)
             name = {SDK: "the SDK", PYDANTIC_AI: "Pydantic AI"}[reader]
             text = f"{name} needs at least {least:.0f} x as much: {ratio:.1f} x ({wire}, {together} a read)"
-            told.append((ratio >= least, text))
-    return told
+            judged.append((ratio >= least, text))
+    return judged
 
 
 def inside(options: argparse.Namespace) -> int:
@@ -224,7 +224,7 @@ def inside(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure what it costs to decode a delta, beside other readers.")
+    parser = argparse.ArgumentParser(description="Measure the cost of decoding a delta, compared with other libraries.")
     parser.add_argument("--quick", action="store_true", help="two rounds: half a minute")
     parser.add_argument("--rounds", type=int, help="how often everything is measured (default: 7; quick: 2)")
     parser.add_argument("--wire", action="append", help="only this wire; may be repeated")

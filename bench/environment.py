@@ -100,11 +100,11 @@ def prepare() -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages in the current environment."""
-    found = {}
+    installed = {}
     for requirement in REQUIREMENTS:
         name = requirement.partition("==")[0].partition("[")[0]
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            installed[name] = "not installed"
+    return installed

@@ -382,7 +382,7 @@ if __name__ == "__main__":
     parser.add_argument("--kinds", help="questions of these kinds only, separated by commas")
     parser.add_argument("--every", type=int, default=1, help="only every Nth question")
     parser.add_argument("--offset", type=int, default=0, help="from this one on")
-    parser.add_argument("--tools", action="store_true", help="the ten questions beside three tools")
+    parser.add_argument("--tools", action="store_true", help="the ten questions with three tools")
     parser.add_argument("--bare", action="store_true", help="send neither grammar nor template arguments")
     parser.add_argument("--base-url", help="a running engine (…/v1) instead of starting one")
     parser.add_argument("--api-key", default="")

@@ -43,10 +43,10 @@ ANSWER = (
 FRAMES = """() => {
   window.frames_ = []
   let last = performance.now()
-  const next = (now) => { window.frames_.push(now - last); last = now; window.asked = requestAnimationFrame(next) }
-  window.asked = requestAnimationFrame((now) => { last = now; window.asked = requestAnimationFrame(next) })
+  const next = (now) => { window.frames_.push(now - last); last = now; window.request_ = requestAnimationFrame(next) }
+  window.request_ = requestAnimationFrame((now) => { last = now; window.request_ = requestAnimationFrame(next) })
 }"""
-STOPPED = "() => { cancelAnimationFrame(window.asked); return window.frames_ }"
+STOPPED = "() => { cancelAnimationFrame(window.request_); return window.frames_ }"
 TRANSFERRED = """() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .filter((one) => !new URL(one.name).pathname.startsWith("/api/"))
   .map((one) => [new URL(one.name).pathname, one.encodedBodySize, one.decodedBodySize])"""
@@ -55,7 +55,7 @@ PAINTS = "() => Object.fromEntries(performance.getEntriesByType('paint').map((on
 
 @contextmanager
 def page_gateway(upstream: Upstream) -> Iterator[tuple[ScriptedModels, Served]]:
-    """A gateway with an empty home, whose models say what they are told."""
+    """A gateway with an empty home, whose models answer by their scripts."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_DATA_HOME"] = home
         models = ScriptedModels(upstream)
@@ -64,7 +64,7 @@ def page_gateway(upstream: Upstream) -> Iterator[tuple[ScriptedModels, Served]]:
 
 
 def paced(texts: Iterator[str], field: str, seconds: float, before: str = "") -> Callable[[Call], Any]:
-    """A model that has said something at once, and goes on with so many deltas a second."""
+    """Return a script of a model that sends `before` at once, and then texts at a fixed rate."""
 
     async def script(call: Call) -> None:
         await call.head()

@@ -106,7 +106,7 @@ def child_setup(cpu: int | None, scheduling: Scheduling | None) -> Callable[[], 
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on.
+    """Return a free TCP port of the loopback address.
 
     It is none of those that the kernel gives to clients: an attempt to connect to one of those, before its server
     listens, can end up connected to itself.
@@ -156,8 +156,8 @@ def running(
 
 def ended(process: subprocess.Popen[bytes]) -> int | None:
     """The exit status of a process that has ended. It is not reaped, so its id and its group's cannot be reused."""
-    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    return None if found is None else found.si_status
+    state = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return None if state is None else state.si_status
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -216,13 +216,13 @@ def get(port: int, path: str) -> bytes:
 
 
 def family(pid: int) -> list[int]:
-    """`pid` and its descendants."""
-    found = [pid]
-    for parent in found:  # grows while it is walked
+    """Return `pid` and its descendants."""
+    pids = [pid]
+    for parent in pids:  # grows while it is iterated
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{parent}/task"):
-                found += map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
-    return found
+                pids += map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
+    return pids
 
 
 class TaskTimes(NamedTuple):

@@ -53,8 +53,8 @@ async def envelopes(store: Store, name: str, together: int) -> int:
     for _ in range(0, many, together):
         head = await store.spaces.head(OWNER, ROOM)
         assert head is not None
-        said = [_envelope(head.head + 1 + number) for number in range(together)]
-        await store.spaces.append(Append(owner=OWNER, space=ROOM, expected_head=head.head, version=1, envelopes=said))
+        batch = [_envelope(head.head + 1 + number) for number in range(together)]
+        await store.spaces.append(Append(owner=OWNER, space=ROOM, expected_head=head.head, version=1, envelopes=batch))
     return many
 
 

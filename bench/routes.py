@@ -1,7 +1,7 @@
 """Routes: the servers that are measured, the command that starts each, and its request.
 
 A route is a row. To measure another server, or the gateway in another configuration, add one here and name it in a
-scenario (`scenarios.py`). Every sample starts its server anew, in an empty home directory.
+scenario (`scenarios.py`). Every sample starts a new server, in an empty home directory.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def base_name(name: str) -> str:
     return f"{name} (base)"
 
 
-# ---- what is asked ---------------------------------------------------------------------------------------------
+# ---- requests -----------------------------------------------------------------------------------------------
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 COMPLETIONS = {
@@ -213,15 +213,15 @@ http {{
 
 
 def find_program(name: str, remedy: str) -> str:
-    """The path of a program. Nothing is installed for the user.
+    """Return the path of a program. Nothing is installed.
 
     Raises:
         BenchError: It is missing; `remedy` says how to get it.
     """
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if not found:
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if not path:
         raise BenchError(f"{name} is missing; on Debian and its relatives: {remedy}")
-    return found
+    return path
 
 
 def find_nginx() -> str:

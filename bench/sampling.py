@@ -5,8 +5,8 @@ the second. The CPU time of the server is read as the load generator's window op
 
 A sample is disturbed when
 
-* it is paced, and the load generator's reads per delta are not 0.98 to 1.02: somebody was late, and found several
-  deltas in one read, which is cheaper than what the scenario stands for. (Not held against a server that batches by
+* it is paced, and the load generator's reads per delta are not 0.98 to 1.02: a process was late, and several deltas
+  came in one read, which is cheaper than what the scenario stands for. (Not held against a server that batches by
   design, nor against one that has hardly any CPU time left: that is its own doing, and is noted.);
 * deltas are missing although the server had CPU time left: upstream or load could not run;
 * the host took CPU time from this machine;
@@ -115,20 +115,20 @@ class Sampler:
         return samples
 
     def _disturbances(self, sample: Sample, scenario: Scenario, route: Route) -> list[str]:
-        found = []
+        reasons = []
         if scenario.pace_us and not sample.near_limit:
             low, high = READS_PER_DELTA
             reads = sample.reads_per_delta
             if not route.batches and not low <= reads <= high:
-                found.append(f"{reads:.2f} reads per delta")
+                reasons.append(f"{reads:.2f} reads per delta")
             delivered = sample.load.deltas_per_s / scenario.deltas_per_s
             if delivered < DELIVERED:
-                found.append(f"{delivered:.0%} delivered")
+                reasons.append(f"{delivered:.0%} delivered")
         if sample.stolen_share > STOLEN:
-            found.append(f"{sample.stolen_share:.0%} stolen by the host")
+            reasons.append(f"{sample.stolen_share:.0%} stolen by the host")
         if not self.real_time and sample.others_share > OTHERS:
-            found.append(f"others used {sample.others_share:.0%} of the CPU under test")
-        return found
+            reasons.append(f"others used {sample.others_share:.0%} of the CPU under test")
+        return reasons
 
     def _measure(self, scenario: Scenario, route: Route) -> Sample:
         with self._serving(route) as served:

@@ -111,12 +111,12 @@ class Reader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         data = self._rest + data
         if not self.open.done():
-            head, found, data = data.partition(b"\r\n\r\n")
-            if not found:
+            head, separator, data = data.partition(b"\r\n\r\n")
+            if not separator:
                 self._rest = head
                 return
             if b" 101 " not in head.partition(b"\r\n")[0]:
-                self.open.set_exception(BenchError(f"the server said {head.decode()!r}"))
+                self.open.set_exception(BenchError(f"the server answered {head.decode()!r}"))
                 return
             self.open.set_result(None)
         at, end = 0, len(data)

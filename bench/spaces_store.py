@@ -3,9 +3,9 @@
     .venv/bin/python bench/spaces_store.py [--envelopes 1000000] [--url URL] [--file FILE] [--postgres]
 
 Without a URL, a SQLite file in a temporary directory (or `--file`, which is kept, and used again if it is there); with
-`--postgres`, a server of its own, with the settings that PostgreSQL comes with. What is said is made up of common and
-rare words, in trees of reasoning, by some who say much and one who said little long ago. It is written by the store's
-own appends. Each figure is the median of so many askings, with the slowest beside it.
+`--postgres`, a server of its own, with the settings that PostgreSQL comes with. The texts consist of common and rare
+words, in trees of reasoning, by senders with many envelopes and one with few old ones. They are written with the
+store's own appends. Each figure is the median of several queries; the next column has the slowest.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ metric
 
 
 def words(seed: int = 7) -> Callable[[], str]:
-    """Of which some are common, as in any language, and twenty thousand are rare."""
+    """Return a function that makes sentences of common words and of twenty thousand rare ones."""
     chance = random.Random(seed)
     sounds = [a + b for a in "bcdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "u", "ai", "ou", "an", "er", "ist")]
     rare = ["".join(chance.choices(sounds, k=chance.randint(2, 4))) for _ in range(20_000)]
 
     def sentence() -> str:
-        said = chance.choices(COMMON, k=chance.randint(8, 30)) + chance.choices(rare, k=chance.randint(1, 8))
-        chance.shuffle(said)
-        return " ".join(said)
+        chosen = chance.choices(COMMON, k=chance.randint(8, 30)) + chance.choices(rare, k=chance.randint(1, 8))
+        chance.shuffle(chosen)
+        return " ".join(chosen)
 
     return sentence
 
 
-def said() -> Iterator[StoredEnvelope]:
-    """What is said in a space, without end."""
+def envelopes_of_a_space() -> Iterator[StoredEnvelope]:
+    """Yield the envelopes of a space, without end."""
     chance, sentence, seqs = random.Random(11), words(), itertools.count(1)
     agents = [f"agent-{number}" for number in range(8)]
 
@@ -127,7 +127,7 @@ def said() -> Iterator[StoredEnvelope]:
 async def fill(store: Store, wanted: int) -> None:
     space = StoredSpace(owner=OWNER, name=NAME, created_at=time.time(), settings=b"{}")
     head, version = (await store.spaces.put(space, [])).head, 1
-    stream = said()
+    stream = envelopes_of_a_space()
     for _ in zip(range(head), stream, strict=False):
         pass
     begun, first = time.monotonic(), head
@@ -145,28 +145,28 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def measure(name: str, asked: Callable[[], Awaitable[Any]], target: float = TARGET) -> bool:
-    await asked()
+async def measure(name: str, query: Callable[[], Awaitable[Any]], target: float = TARGET) -> bool:
+    await query()
     spent = []
     for _ in range(TIMES):
         begun = time.perf_counter()
-        answer = await asked()
+        answer = await query()
         spent.append((time.perf_counter() - begun) * 1000)
         if spent[-1] > 5_000:
             break
-    found = len(answer) if isinstance(answer, list | tuple) else answer
+    result = len(answer) if isinstance(answer, list | tuple) else answer
     middle = statistics.median(spent)
-    shown = str(found)[:28]
+    shown = str(result)[:28]
     note = "" if middle < target else "   <-- over the target"
     print(f"  {name:<58} {middle:9.2f} ms  {max(spent):9.2f} ms   {shown}{note}", flush=True)
     return middle < target
 
 
 async def appends(store: Store) -> None:
-    """Of fifty, one after the other: what this process spends for one, and how long it waits."""
+    """Measure appends of fifty envelopes, one after the other: CPU time of this process, and duration."""
     head = await store.spaces.head(OWNER, NAME)
     assert head is not None
-    stream = said()
+    stream = envelopes_of_a_space()
     for _ in zip(range(head.head), stream, strict=False):
         pass
     used, took, seq = [], [], head.head
@@ -215,13 +215,13 @@ async def look(store: Store) -> bool:
     def search(query: str, **wanted: Any) -> Callable[[], Awaitable[Any]]:
         return lambda: spaces.search(OWNER, NAME, query, **wanted)
 
-    asked: dict[str, Callable[[], Awaitable[Any]]] = {
+    queries: dict[str, Callable[[], Awaitable[Any]]] = {
         "head": lambda: spaces.head(OWNER, NAME),
         "the newest 500 (join)": page(newest=True),
         "100 in the middle": page(after=last // 2, limit=100),
         "100, newest, of one agent": page(newest=True, sender="agent-3", limit=100),
         "100, newest, of one who said little long ago": page(newest=True, sender="once-here", limit=100),
-        "100, newest, of nobody": page(newest=True, sender="nobody", limit=100),
+        "100, newest, of an absent sender": page(newest=True, sender="absent", limit=100),
         "100, newest, of one kind": page(newest=True, kinds=["reasoning/start"], limit=100),
         "100, newest, of four kinds": page(newest=True, kinds=["chat", "mcp/*", "reasoning/start", "x/y"], limit=100),
         "100, newest, of a rare kind": page(newest=True, kinds=["mcp/withdraw"], limit=100),
@@ -253,8 +253,8 @@ async def look(store: Store) -> bool:
         "search: in ten, of one agent": search("zanzibar", sender="agent-3"),
         "search: in ten, since late": search("zanzibar", before=late),
     }
-    print(f"{last} envelopes: the median of {TIMES}, the slowest, what was found")
-    good = [await measure(name, ask) for name, ask in asked.items()]
+    print(f"{last} envelopes: the median of {TIMES}, the slowest, the result")
+    good = [await measure(name, query) for name, query in queries.items()]
     for query in ("th", "zq"):  # no index helps here
         await measure(f"search: two characters ({query})", search(query), float("inf"))
     return all(good)

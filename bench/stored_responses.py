@@ -43,7 +43,7 @@ FRAME_HEADER = 24
 TIMES = 400
 
 
-# --- one checkout: a process that stores what it is told to ---------------------------------------------------------
+# --- one checkout: a process that stores what its input names ---------------------------------------------------------
 
 
 class Worker:
@@ -163,7 +163,7 @@ class Worker:
     async def reads(self) -> dict[str, float]:
         responses = self._store.responses
         ids, items = self._noise.choices(self._ids, k=TIMES), self._noise.choices(self._items, k=TIMES)
-        asked: dict[str, Callable[[int], Awaitable[Any]]] = {
+        queries: dict[str, Callable[[int], Awaitable[Any]]] = {
             "get": lambda n: responses.get(OWNER, ids[n]),
             "get with log": lambda n: responses.get(OWNER, ids[n], log=True),
             "chain": lambda n: responses.chain(OWNER, ids[n]),
@@ -172,11 +172,11 @@ class Worker:
             "delete": lambda n: responses.delete(OWNER, ids[n]),
         }
         spent: dict[str, float] = {}
-        for name, ask in asked.items():
+        for name, query in queries.items():
             took = []
             for n in range(TIMES):
                 begun = time.perf_counter()
-                await ask(n)
+                await query(n)
                 took.append(time.perf_counter() - begun)
             spent[name] = statistics.median(took) * 1e6
         begun = time.perf_counter()
@@ -198,9 +198,9 @@ async def work(path: Path) -> None:
     worker = Worker(store, path)
     print("{}", flush=True)
     for line in sys.stdin:
-        asked = json.loads(line)
+        command = json.loads(line)
         answer: Any = {}
-        match asked:
+        match command:
             case ["put", many]:
                 await worker.fill(many)
             case ["measure", many, at_once]:
@@ -231,9 +231,9 @@ class Checkout:
         )
         self._answer()
 
-    def __call__(self, *asked: Any) -> Any:
+    def __call__(self, *command: Any) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         return self._answer()
 

@@ -1,9 +1,9 @@
-"""What it costs to be seen from outside: CPU per request and per delta, with telemetry off, on, and traced.
+"""Measure the cost of telemetry: CPU per request and per delta, with telemetry off, on, and traced.
 
     .venv/bin/python bench/telemetry.py
 
 The gateway is called as an ASGI application, with a model that costs nothing, so that what is measured is the gateway.
-The rounds of all of them are interleaved, and the median of each is told.
+The rounds of all of them are interleaved, and the median of each is printed.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ async def ask(app: Gateway, model: str) -> float:
         "headers": [(b"content-type", b"application/json")],
         "client": None,
     }
-    asked = asyncio.Event()
+    is_received = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
-        if asked.is_set():
+        if is_received.is_set():
             await asyncio.Event().wait()
-        asked.set()
+        is_received.set()
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Any) -> None:

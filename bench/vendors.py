@@ -12,8 +12,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-MODEL, ASKED, KEY = "some-model", "Count the sheep.", "not-a-key"
-MESSAGES: list[Any] = [{"role": "user", "content": ASKED}]
+MODEL, QUESTION, KEY = "some-model", "Count the sheep.", "not-a-key"
+MESSAGES: list[Any] = [{"role": "user", "content": QUESTION}]
 
 
 class Run(NamedTuple):
@@ -71,7 +71,7 @@ def openai_responses(reads: Reads, content_type: str) -> Run:
     from openai import OpenAI
 
     client = OpenAI(api_key=KEY, http_client=_http("httpx2", reads, content_type)[0])
-    return _drain(client.responses.create(model=MODEL, input=ASKED, stream=True))
+    return _drain(client.responses.create(model=MODEL, input=QUESTION, stream=True))
 
 
 def groq(reads: Reads, content_type: str) -> Run:
@@ -93,8 +93,8 @@ def google(reads: Reads, content_type: str) -> Run:
     from tests.conversations.strict.google.genai.types import HttpOptions
 
     options = HttpOptions(httpx_client=_http("httpx", reads, content_type)[0])
-    stream = Client(api_key=KEY, http_options=options).models.generate_content_stream(model=MODEL, contents=ASKED)
-    # The request is only sent when the first chunk is asked for.
+    stream = Client(api_key=KEY, http_options=options).models.generate_content_stream(model=MODEL, contents=QUESTION)
+    # The request is only sent when the first chunk is requested.
     next(iter(stream))
     return _drain(stream)
 
@@ -203,7 +203,7 @@ def _pydantic_ai(make: Callable[[Reads, str], Any]) -> Candidate:
         from pydantic_ai import Agent
 
         events, started = 0, 0.0
-        async with Agent(make(reads, content_type)).run_stream_events(ASKED) as stream:
+        async with Agent(make(reads, content_type)).run_stream_events(QUESTION) as stream:
             async for _ in stream:
                 if not events:
                     started = time.thread_time()

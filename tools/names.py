@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("src", "tools", "tests")
+FOLDERS = ("src", "tools", "tests", "bench", "examples")
 
 _ABOUT_PEOPLE = ("anybody", "nobody", "somebody", "whoever", "whom")
 REFUSED_WORDS = frozenset({"anew", "asked", "beside", "heard", "said", "tell", "telling", "told", *_ABOUT_PEOPLE})
