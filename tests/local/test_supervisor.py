@@ -13,8 +13,8 @@ from typing import Protocol
 import pytest
 
 from pellucid.local.engine import container_memory_bytes, free_memory_bytes, missing_cpu_features
-from pellucid.local.model_index import EngineError, Model
-from pellucid.local.supervisor import Engine, State
+from pellucid.local.model_index import EngineError, FetchError, Model
+from pellucid.local.supervisor import Engine, FetchWeights, State
 from tests.waiting import LIMIT_SECONDS, eventually
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +29,7 @@ class Make(Protocol):
         self,
         body: str,
         *,
+        weights: Path | FetchWeights | None = None,
         threads: int | None = None,
         log: Path | None = None,
         first_pause: float = 0.02,
@@ -41,6 +42,7 @@ def make(tmp_path: Path) -> Make:
     def make(
         body: str,
         *,
+        weights: Path | FetchWeights | None = None,
         threads: int | None = None,
         log: Path | None = None,
         first_pause: float = 0.02,
@@ -59,7 +61,7 @@ def make(tmp_path: Path) -> Make:
         )
         return Engine(
             Model.from_path(tmp_path / "m.gguf"),
-            tmp_path / "m.gguf",
+            weights or tmp_path / "m.gguf",
             command=[sys.executable, str(script)],
             threads=threads,
             log=log or tmp_path / "logs" / "engine.log",
@@ -109,6 +111,32 @@ async def test_the_child_gets_its_settings_and_no_process_list_shows_its_key(mak
         assert '"threads": 3' in spec_text
         assert spec_text.count(engine.api_key) == 1
     assert len(engine.api_key) >= 32
+
+
+async def test_weights_are_fetched_when_it_starts_and_only_once(make: Make, tmp_path: Path) -> None:
+    attempts: list[asyncio.Future[Path]] = []
+
+    async def fetch() -> Path:
+        attempts.append(asyncio.get_running_loop().create_future())
+        return await attempts[-1]
+
+    body = f"pathlib.Path({str(tmp_path / 'spec')!r}).write_text(spec['path']); {UP}"
+    async with make(body, weights=fetch) as engine:
+        await eventually(lambda: len(attempts) == 1)
+        assert state_of(engine) == "fetching"
+        attempts[0].set_exception(FetchError("no source answers"))
+        with pytest.raises(FetchError, match="no source answers"):
+            await engine.wait_ready(LIMIT_SECONDS)
+        assert not (tmp_path / "lives").exists()
+        await engine.start()  # it may be tried again
+        await eventually(lambda: len(attempts) == 2)
+        attempts[1].set_result(tmp_path / "fetched.gguf")
+        await engine.wait_ready(LIMIT_SECONDS)
+        assert (tmp_path / "spec").read_text() == str(tmp_path / "fetched.gguf")
+        await engine.stop()
+        await engine.start()
+        await engine.wait_ready(LIMIT_SECONDS)
+        assert len(attempts) == 2
 
 
 async def test_a_child_that_dies_is_restarted(make: Make) -> None:

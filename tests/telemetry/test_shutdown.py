@@ -3,6 +3,7 @@ completed; a run that does not end in time ends with an error that names the shu
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -156,6 +157,29 @@ def test_a_run_that_does_not_end_in_time_reports_the_shutdown(
         ("request", "failed", "unavailable"),
         ("run", "failed", "unavailable"),
     }
+
+
+def test_the_gateway_serves_while_the_weights_are_fetched(
+    process_state: pytest.MonkeyPatch, serve: ServeThread
+) -> None:
+    async def fetch_forever(model: Model, path: Path | None = None) -> Path:
+        return await asyncio.get_running_loop().create_future()
+
+    process_state.setattr("pellucid.local.fetch.cached_path", lambda model: None)
+    process_state.setattr("pellucid.local.model_index.is_engine_installed", lambda: True)
+    process_state.setattr("pellucid.cli.local.fetch_with_bar", fetch_forever)
+    with serve(config="") as serving:
+        gateway = Gateway(serving.port)
+        detail = "the embedded model is being downloaded"
+        assert gateway.request("GET", "/ready").json == {"status": "loading", "detail": detail}
+        assert gateway.request("GET", "/").status == 200
+        with gateway.open("local") as stream:
+            stream.until("response.queued")
+            serving.stop()
+            last = events_of(stream.rest())[-1]
+            assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "stopping")
+        status, _ = serving.end()
+    assert status == 0
 
 
 def test_a_request_that_waits_for_the_engine_to_load_ends_at_once(

@@ -23,7 +23,12 @@ async def print_banner(config: Config, sockets: list[socket.socket], engine: Eng
     address, note = address_of(config.server.host, sockets[0].getsockname()[1])
     _print(f"{click.style('Pellucid', bold=True)} listens on {click.style(address, fg='cyan')}{note}")
     if engine is not None:
-        _print(f"  loading {engine.model.title} …")
+        if engine.state == "fetching":
+            _print("  It serves while its small model is downloaded: the page can connect another one meanwhile.")
+        while engine.state == "fetching":
+            await engine.wait_changed()
+        if engine.state != "failed":
+            _print(f"  loading {engine.model.title} …")
         try:
             await engine.wait_ready(LOAD_SECONDS)
         except PellucidError as error:

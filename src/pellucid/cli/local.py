@@ -1,11 +1,12 @@
-"""Prepares the embedded model for commands: fetches it with a progress bar, and creates its engine."""
+"""Prepares the embedded model for commands: creates its engine, and fetches its weights with a progress bar."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from ..local import fetch, model_index
-from ..local.supervisor import Engine
+from ..local.supervisor import Engine, FetchWeights
 from ..models.embedded import EmbeddedModel
 from ..server.config import Config, LocalConfig
 from ..upstream import UpstreamClient
@@ -62,12 +63,12 @@ async def fetch_with_bar(model: model_index.Model, path: Path | None = None) -> 
 
 
 async def embedded_model(config: LocalConfig, transport: UpstreamClient) -> EmbeddedModel:
-    """Fetch the model of the configuration. Its engine is not started."""
+    """Create the model of the configuration. Its engine is not started."""
     return EmbeddedModel(await local_engine(config), transport)
 
 
 async def engine_to_serve(config: Config) -> Engine | None:
-    """Fetch the model of the configuration, and create its engine without starting it.
+    """Create the engine of the configuration, without starting it.
 
     Returns:
         The engine; None if the configuration has no embedded model, or says nothing about it and the engine is not
@@ -82,16 +83,20 @@ async def engine_to_serve(config: Config) -> Engine | None:
 
 
 async def local_engine(config: LocalConfig) -> Engine:
-    """Fetch the model of the configuration, and create its engine without starting it.
+    """Create the engine of the configuration, without starting it. Weights to download are fetched when it starts.
 
     Raises:
         EngineError: The engine is not installed, so nothing is fetched.
-        FetchError: The model could not be fetched.
+        FetchError: The file of the configuration cannot be used.
     """
     model, user_file = local_model(config), _user_file(config)
+    weights: Path | FetchWeights
     if user_file is None:
         model_index.require_engine()
-    weights = await fetch_with_bar(model, user_file)
+    if user_file is None and fetch.cached_path(model) is None:
+        weights = partial(fetch_with_bar, model)
+    else:
+        weights = await fetch_with_bar(model, user_file)
     return Engine(model, weights, threads=config.threads, context=config.context)
 
 

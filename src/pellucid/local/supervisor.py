@@ -1,6 +1,7 @@
 """Supervises the engine process: starts it, restarts it when it dies, stops it; its state, and the queue for its slots.
 
 * `start` returns at once; `wait_ready` waits. Nothing here blocks the event loop.
+* Weights that are not on this machine are fetched first (the state `fetching`), so that a gateway serves meanwhile.
 * A process that was ready and died is restarted after a pause, which doubles each time. It gets a new port each time,
   so read `base_url` for each request.
 * A failure that a restart cannot fix (missing file or package, unsupported CPU, too little memory) leads to the state
@@ -19,19 +20,23 @@ import secrets
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import ErrorInfo, PellucidError
 from .engine import EngineFailed, EngineReady, EngineSpec
 from .fetch import cache_directory
-from .model_index import EngineError, Model, QueueFull, default_threads, read_data
+from .model_index import EngineError, LocalError, Model, QueueFull, default_threads, read_data
 
-State = Literal["stopped", "starting", "ready", "restarting", "failed"]
+State = Literal["stopped", "fetching", "starting", "ready", "restarting", "failed"]
+
+FetchWeights: TypeAlias = Callable[[], Awaitable[Path]]
+"""Fetches the weight file, and returns its path. Raises `FetchError`."""
 
 _HEALTH_REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
@@ -45,7 +50,7 @@ class EngineState(ABC):
 
     def __init__(self, location_hint: str = "") -> None:
         self.state: State = "stopped"
-        self.error: EngineError | None = None
+        self.error: LocalError | None = None
         """Why the engine failed, or why it is being restarted."""
         self._location_hint = location_hint
         self._changed = asyncio.Event()
@@ -95,7 +100,7 @@ class EngineState(ABC):
             timeout_seconds: The longest wait. None: no limit.
 
         Raises:
-            EngineError: It failed, is stopped, or was not ready in time.
+            LocalError: It failed, is stopped, or was not ready in time.
             PellucidError: The error of `end_waits`.
         """
         try:
@@ -212,7 +217,7 @@ class Engine(EngineState):
 
     Args:
         model: The model.
-        path: Its weight file (from `fetch`).
+        weights: Its weight file, or what fetches it when the engine starts.
         threads: Threads of llama.cpp. By default, one less than there are CPU cores.
         context: The size of the context, in tokens. By default, that of the model.
         slots: Requests that are processed at the same time.
@@ -228,7 +233,7 @@ class Engine(EngineState):
     def __init__(
         self,
         model: Model,
-        path: Path,
+        weights: Path | FetchWeights,
         *,
         threads: int | None = None,
         context: int | None = None,
@@ -253,7 +258,7 @@ class Engine(EngineState):
             template.read_text("utf-8") if template else read_data(model.template) if model.template else None
         )
         self._spec = EngineSpec(
-            path=str(path),
+            path=str(weights),
             name=model.name,
             api_key=self.api_key,
             context=context or model.context,
@@ -263,6 +268,7 @@ class Engine(EngineState):
             memory=model.memory,
             log=str(self.log),
         )
+        self._fetch = None if isinstance(weights, Path) else weights
         self._command = list(command or (sys.executable, "-m", "pellucid.local.engine"))
         self._first_pause_seconds = first_pause_seconds
         self._max_pause_seconds = max_pause_seconds
@@ -287,7 +293,7 @@ class Engine(EngineState):
         """Start the engine, without waiting until it is ready. Does nothing if it is started already."""
         if self._task is None or self._task.done():
             self.error = None
-            self.set_state("starting")
+            self.set_state("starting" if self._fetch is None else "fetching")
             self._task = asyncio.create_task(self._run(), name="embedded engine")
 
     async def stop(self) -> None:
@@ -306,6 +312,15 @@ class Engine(EngineState):
         await self.stop()
 
     async def _run(self) -> None:
+        if self._fetch is not None:
+            try:
+                weights = await self._fetch()
+            except LocalError as error:
+                self.error = error
+                self.set_state("failed")
+                return
+            self._spec, self._fetch = replace(self._spec, path=str(weights)), None
+            self.set_state("starting")
         pause_seconds = self._first_pause_seconds
         failures = 0
         while True:

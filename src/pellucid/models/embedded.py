@@ -172,7 +172,12 @@ class EmbeddedModel:
     @property
     def is_loading(self) -> bool:
         """Whether it will be ready soon, if all goes well."""
-        return self.engine.state in ("starting", "restarting")
+        return self.engine.state in ("fetching", "starting", "restarting")
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether its weights are being downloaded."""
+        return self.engine.state == "fetching"
 
     async def check(self) -> None:
         """Check that the engine answers.

@@ -45,7 +45,7 @@ STORE_WAIT_SECONDS = 3.0
 """Seconds that the end of a response waits for an unavailable store."""
 
 ABANDONED = ErrorInfo(
-    "server_error", "the replica that drove this run has stopped; the events before that are stored", code="abandoned"
+    "server_error", "the gateway process that drove this run has stopped; send the request again", code="abandoned"
 )
 
 

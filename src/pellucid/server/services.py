@@ -112,6 +112,9 @@ class LocalModelService(ChatModel, Protocol):
     @property
     def is_loading(self) -> bool: ...
 
+    @property
+    def is_fetching(self) -> bool: ...
+
 
 class Stoppable(Protocol):
     """Something of an endpoint that lasts longer than a request."""
@@ -415,7 +418,8 @@ class Services:
     async def _check_engine(self) -> NotReady | None:
         if self.local is not None:
             if self.local.is_loading:
-                return NotReady("loading", "the embedded model is loading")
+                step = "being downloaded" if self.local.is_fetching else "loading"
+                return NotReady("loading", f"the embedded model is {step}")
             await self.local.check()
         return None
 

@@ -163,7 +163,7 @@ describe("the session", () => {
         const one = setUp({
           ask: () => answer(0),
           // A server that repeats some frames does no harm.
-          read: (_, after) => answer(Math.max(0, Number(after) + 1 - (cuts[connection]?.[2] ?? 0))),
+          read: (_, after) => answer(after === null ? 0 : Math.max(0, Number(after) + 1 - (cuts[connection]?.[2] ?? 0))),
         })
         one.manager.ask({ text: "Why?" })
         await settled(() => one.commits.length > 0)

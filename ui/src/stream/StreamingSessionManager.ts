@@ -277,6 +277,7 @@ export class StreamingSessionManager {
     }
     if (event.type === "message_started") {
       this.keys.set(questionId(event.event_id), pending.key)
+      this.options.bus.clear(event.event_id) // if it is read from its start again
       this.apply({ type: "started", event_id: event.event_id, conversation_id: event.conversation_id })
       this.page?.onConversation(event.conversation_id)
     } else this.apply({ type: "delta" })

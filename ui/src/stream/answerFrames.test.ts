@@ -66,6 +66,19 @@ describe("the frames of an answer", () => {
     expect(one.waits).toEqual([])
   })
 
+  test("are read from the start if nothing comes after the last one, and no end", async () => {
+    const after: (string | null)[] = []
+    const one = reading(
+      () => brought(0, 1, 2, 3),
+      (last) => {
+        after.push(last)
+        return last === null ? brought(0, 1) : brought()
+      },
+    )
+    expect(await one.next(9)).toEqual([0, 1, 2, 3, "broken", "broken", "broken", 0, 1])
+    expect(after).toEqual(["3", "3", null])
+  })
+
   test("continue after one that could not be processed", async () => {
     const one = reading(
       () => brought(0, 1, 2),

@@ -1,5 +1,7 @@
 // The frames of one answer over several connections: after a lost connection it resumes after the last frame, with
-// increasing delays. Repeated frames are skipped. The content of the frames is not read here.
+// increasing delays. Repeated frames are skipped. If nothing comes after the last frame, and no end either, the gateway
+// has lost frames that were read (it was killed): then the answer is read from its start. The content of the frames is
+// not read here.
 import { ApiError } from "../api/client"
 import type { OpenStream } from "../api/client"
 import { frames } from "../api/sse"
@@ -60,6 +62,7 @@ export async function* answerFrames(
       continue
     }
     yield { kind: "broken", failure, fresh }
+    if (failure === null && !fresh && failures > 1) last = null
     if (++failures > TRIES) {
       failures = 0
       yield { kind: "lost" }
