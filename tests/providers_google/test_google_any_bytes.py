@@ -111,7 +111,7 @@ def test_any_bytes_give_a_legal_turn(data: bytes, place: int) -> None:
 
 
 def test_json_nested_too_deeply_is_an_error_and_not_a_crash() -> None:
-    for depth in (200, 2_000, 100_000):
+    for depth in (200, 700, 2_000, 100_000):
         deep = b'{"a":' * depth + b"1" + b"}" * depth
         for data in (
             b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":%b}}]}}]}\n\n' % deep,

@@ -26,7 +26,7 @@ from pellucid.parts import (
     UserPromptPart,
 )
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.providers.wires import WIRES
+from pellucid.providers.wires import WIRES, decode
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.cutting import cut, cuts_to_try, merged
@@ -193,6 +193,24 @@ def test_a_recording_decodes_to_what_its_file_says() -> None:
         for one in own_recordings():
             with case(one.name):
                 assert decoded(one) == one.expected
+
+
+_VALUE = re.compile(rb'(?<=":)\s?("(?:[^"\\]|\\.)*"|-?\d[\d.]*|true|false|null)')
+"""A value in JSON text that is no object and no list."""
+
+
+def test_json_of_any_depth_in_the_place_of_any_value_is_decoded_or_refused() -> None:
+    """The depth that Python's stack allows depends on its version, and a provider chooses the depth of its JSON."""
+    dice = random.Random(7)
+    with Cases() as case:
+        for one in own_recordings():
+            values = list(_VALUE.finditer(one.body))
+            for value in dice.sample(values, k=min(len(values), by_circle(3, 10))):
+                for depth in (330, 700, 960, 4_000):
+                    opening, closing = dice.choice(((b'{"a":', b"}"), (b"[", b"]")))
+                    nested = opening * depth + b"1" + closing * depth
+                    with case(f"{one.name}, {value[0]!r}, {depth}"):
+                        fold(decode(one.row, one.body[: value.start()] + nested + one.body[value.end() :]))
 
 
 # --- both sets -----------------------------------------------------------------------------------------------------

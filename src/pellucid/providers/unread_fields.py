@@ -137,4 +137,12 @@ def _unread(value: Any, struct_type: type[msgspec.Struct], prefix: str) -> Itera
 
 
 def _is_empty(value: Any) -> bool:
-    return value in (None, "", [], {}) or (isinstance(value, dict) and all(map(_is_empty, value.values())))
+    """Whether a value is null or empty, or an object of such values. It does not recurse: providers choose the depth."""
+    remaining = [value]
+    while remaining:
+        inner = remaining.pop()
+        if isinstance(inner, dict):
+            remaining += inner.values()
+        elif inner not in (None, "", []):
+            return False
+    return True
