@@ -146,12 +146,19 @@ async def test_addresses_are_not_looked_up() -> None:
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
+CA_USAGE = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
 Certify = Callable[..., ssl.SSLContext]
 
 
 @pytest.fixture
 def certify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certify:
-    """An authority that the client trusts by `SSL_CERT_FILE`. Returns what makes a server's certificate of it."""
+    """An authority that the client trusts by `SSL_CERT_FILE`. Returns what makes a server's certificate of it.
+
+    Certificates have what Python requires since 3.13 (`ssl.VERIFY_X509_STRICT`, RFC 5280).
+    """
     now = datetime.datetime.now(datetime.UTC)
     day = datetime.timedelta(days=1)
 
@@ -172,6 +179,8 @@ def certify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certify:
     root = (
         build("Tests", authority, "Tests", day)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
+        .add_extension(CA_USAGE, critical=True)
         .sign(authority, hashes.SHA256())
     )
     trusted = tmp_path / "root.pem"
@@ -183,10 +192,12 @@ def certify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certify:
         also: list[x509.GeneralName] = [
             x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name) for name in names
         ]
+        signer = authority if is_signed else key
         certificate = (
             build(names[0], key, "Tests" if is_signed else names[0], ends)
             .add_extension(x509.SubjectAlternativeName(also), critical=False)
-            .sign(authority if is_signed else key, hashes.SHA256())
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+            .sign(signer, hashes.SHA256())
         )
         both = tmp_path / "server.pem"
         both.write_bytes(
