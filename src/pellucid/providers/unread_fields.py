@@ -137,7 +137,7 @@ def _unread(value: Any, struct_type: type[msgspec.Struct], prefix: str) -> Itera
 
 
 def _is_empty(value: Any) -> bool:
-    """Whether a value is null or empty, or an object of such values. It does not recurse: providers choose the depth."""
+    """Whether a value is null or empty, or an object of such values. Not recursive, as providers choose the depth."""
     remaining = [value]
     while remaining:
         inner = remaining.pop()
