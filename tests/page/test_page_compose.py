@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import FilePayload, expect
 
 from pellucid.server.access.policy import Policy
-from tests.page.page_kit import OTHER, ModelScript, PageServer, Tab, Tabs, shot
+from tests.page.page_kit import OTHER, REASONER, THINKER, ModelScript, PageServer, Tab, Tabs, shot
 from tests.scripted import Upstream, say
 from tests.server.state_kit import make_keys, serving, url_of
 
@@ -411,8 +411,55 @@ def test_keys_and_their_list(tab: Tab, model_script: ModelScript) -> None:
     tab.element("single-keys").check()
     page.keyboard.press("Escape")
     expect(sheet).to_have_count(0)
+    field.fill("")
+    field.press("Escape")
     page.keyboard.press("n")
     tab.element("empty").wait_for()
+
+
+def test_what_is_typed_after_a_choice_is_the_question(tabs: Tabs, model_script: ModelScript) -> None:
+    tab = tabs()
+    page, field = tab.open(), tab.element("composer")
+    tab.element("model-picker").click()
+    page.get_by_role("menuitemradio", name=REASONER).click()
+    expect(field).to_be_focused()
+    page.keyboard.type("now ")
+    tab.element("effort-picker").click()
+    page.get_by_role("menuitemradio", name="Low").click()
+    expect(field).to_be_focused()
+    page.keyboard.type("some ")
+    tab.element("file-input").set_input_files([file("a.txt", b"one", "text/plain")])
+    tab.element("attached-file").wait_for()
+    page.keyboard.type("notes")
+    expect(field).to_have_value("now some notes")
+    assert page.url.rstrip("/") == tab.url
+    tab.element("remove-file").click()
+    # Escape leaves the menu as it was, and then its button has the focus: a question begins there, too.
+    tab.element("model-picker").click()
+    page.keyboard.press("Escape")
+    expect(tab.element("model-picker")).to_be_focused()
+    page.keyboard.type("here")
+    expect(field).to_have_value("now some noteshere")
+    tab.element("model-picker").click()
+    page.get_by_role("menuitemradio", name=THINKER).click()
+    field.press("Enter")
+    model_script.answer("So.", "Because.")
+    tab.wait_finished()
+    tab.element("feedback-up").click()
+    page.keyboard.type("no more")
+    expect(field).to_have_value("no more")
+    assert page.url.endswith(tab.conversation)
+
+
+def test_a_choice_opens_no_keyboard_on_a_phone(tabs: Tabs, model_script: ModelScript) -> None:
+    tab = tabs(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = tab.open()
+    tab.element("model-picker").tap()
+    page.get_by_role("menuitemradio", name=REASONER).tap()
+    expect(tab.element("model-picker")).to_be_focused()
+    tab.element("file-input").set_input_files([file("a.txt", b"one", "text/plain")])
+    tab.element("attached-file").wait_for()
+    expect(tab.element("composer")).not_to_be_focused()
 
 
 def test_a_rejected_file_says_why_and_stays_for_a_retry(

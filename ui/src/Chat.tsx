@@ -280,6 +280,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
                   onModel={(model) => choose({ model })}
                   onEffort={(effort) => choose({ effort })}
                   onView={(view) => choose({ view })}
+                  onChosen={() => composer.current?.resume() ?? false}
                   {...(onConnect && { onConnect })}
                   {...(onConnect && !models.default_configured && { onDefault: makeDefault })}
                   {...(models.default_configured && models.data.length > 1 && { defaultRemark: words.pickers.defaultConfigured })}

@@ -287,7 +287,7 @@ export const words = {
     title: "Keyboard shortcuts",
     close: "Close",
     single: "Use single keys",
-    singleNote: "They work while you are not typing. Escape leaves the text field.",
+    singleNote: "They work while you are not typing. Escape leaves the text field. After a click on a button, what you type is your question.",
     keys: { enter: "Enter", shiftEnter: "Shift + Enter", escape: "Escape", find: "Ctrl + Shift + F" },
     actions: {
       send: "Send your question; while an answer is written, it waits",

@@ -17,6 +17,8 @@ import { words } from "../words"
 
 export interface ComposerHandle {
   focus: () => void
+  /** Focus the field after something else was used, so that writing can go on. Returns whether it is focused. */
+  resume: () => boolean
   /** Open the browser's dialog for files. */
   pick: () => void
   /** Store the draft now. */
@@ -46,6 +48,9 @@ interface Props extends Asking {
 
 const DRAFT_MS = 300
 
+/** Whether the focus opens no keyboard on the screen, which would cover half of a phone. */
+const hasKeys = () => window.matchMedia("(hover: hover)").matches
+
 function focusEnd(field: HTMLTextAreaElement | null) {
   field?.focus({ preventScroll: true })
   field?.setSelectionRange(field.value.length, field.value.length)
@@ -67,8 +72,7 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
   })
 
   useEffect(() => {
-    // On a phone the on-screen keyboard would cover half of the page.
-    if (window.matchMedia("(hover: hover)").matches) focusEnd(field.current)
+    if (hasKeys()) focusEnd(field.current)
   }, [])
 
   // The draft is stored after a pause, and when the field or the page goes away.
@@ -98,17 +102,29 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
   }, [])
 
   const pick = useCallback(() => picker.current?.click(), [])
+  const resume = useCallback(() => {
+    if (hasKeys()) field.current?.focus()
+    return hasKeys()
+  }, [])
+  const onFiles = useCallback(
+    (chosen: readonly File[]) => {
+      attach(chosen)
+      resume()
+    },
+    [attach, resume],
+  )
   const [dropping, onDropping] = useState(false)
   useEffect(() => {
     const over = new AbortController()
-    if (field.current) listenToFiles(field.current, { onFiles: attach, onDropping }, over.signal)
+    if (field.current) listenToFiles(field.current, { onFiles, onDropping }, over.signal)
     return () => over.abort()
-  }, [attach])
+  }, [onFiles])
   useImperativeHandle(
     ref,
     () => ({
       pick,
       focus: () => field.current?.focus(),
+      resume,
       flush: () => store.current(),
       insert: (question) => {
         flushSync(() => {
@@ -118,7 +134,7 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
         focusEnd(field.current)
       },
     }),
-    [pick, add],
+    [pick, add, resume],
   )
 
   const ready = (text.trim() !== "" || files.length > 0) && isComplete && !disabled
@@ -138,6 +154,7 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
     <form
       className="composer"
       aria-label={words.composer.form}
+      data-composer
       data-dropping={dropping}
       onSubmit={(event) => {
         event.preventDefault()
@@ -181,7 +198,7 @@ export function Composer({ ref, initial, onDraft, onSend, onStop, busy, disabled
         )}
       </div>
       {dropping && <p className="composer__drop">{words.compose.dropHere}</p>}
-      <FilePicker ref={picker} label={words.compose.attachInput} testId="file-input" onPick={attach} />
+      <FilePicker ref={picker} label={words.compose.attachInput} testId="file-input" onPick={onFiles} />
       <span id={hint} className="visually-hidden">{words.common.sendHint}</span>
     </form>
   )

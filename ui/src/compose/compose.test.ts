@@ -11,6 +11,7 @@ import { Drafts } from "./drafts"
 import { readFile } from "./readFile"
 import { factorOf, isAnimated } from "./scale"
 import type { Scale } from "./scale"
+import { listenToKeys } from "./listenToKeys"
 import { actionOf, setSingleKeys, singleKeys } from "./shortcuts"
 
 const bytes = (text: string) => Uint8Array.from(text, (one) => one.charCodeAt(0))
@@ -225,6 +226,29 @@ describe("shortcuts", () => {
     expect(press("n", {}, "a")).toBeUndefined()
     document.body.insertAdjacentHTML("beforeend", "<dialog open></dialog>")
     expect(press("n")).toBeUndefined()
+  })
+
+  it("are written into the question in the composer, and on what was pressed last", () => {
+    document.body.innerHTML = "<button id=a><b>A</b></button><button id=b></button><form data-composer><button id=c></button></form>"
+    const done: string[] = []
+    const over = new AbortController()
+    listenToKeys({ current: { write: () => void done.push("write"), new: () => void done.push("new") } }, over.signal)
+    const key = (target: string, name: string, change: KeyboardEventInit = {}) => {
+      const event = new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...change })
+      document.querySelector(target)?.dispatchEvent(event)
+      return [...done.splice(0), event.defaultPrevented]
+    }
+    expect(key("#a", "n")).toEqual(["new", true])
+    document.querySelector("#a b")?.dispatchEvent(new Event("pointerdown", { bubbles: true }))
+    // The browser writes the character, so the event goes on.
+    expect(key("#a", "n")).toEqual(["write", false])
+    expect(key("#a", "é")).toEqual(["write", false])
+    expect(key("#c", "n")).toEqual(["write", false])
+    for (const one of [" ", "Enter", "Tab"]) expect(key("#a", one)).toEqual([false])
+    expect(key("#a", "n", { ctrlKey: true })).toEqual([false])
+    expect(key("#b", "n")).toEqual(["new", true])
+    expect(key("body", "n")).toEqual(["new", true])
+    over.abort()
   })
 
   it("can be switched off", () => {

@@ -1,5 +1,6 @@
 // The keys of the chat. Single keys work only while nobody types, in no dialog or menu, without modifiers; they can be
-// switched off. No key of a browser is used: "/" and "'" search in Firefox, and keys with Control or Alt are theirs, those
+// switched off. Who has just pressed something with the mouse, or is in the composer, is about to write: what they type
+// is the question. No key of a browser is used: "/" and "'" search in Firefox, and keys with Control or Alt are theirs, those
 // of the system, or characters of some keyboard.
 
 import { browserStorage } from "../storage"
@@ -24,10 +25,21 @@ type Key = Pick<KeyboardEvent, "key" | "ctrlKey" | "altKey" | "metaKey" | "defau
 
 export const isTyping = (target: EventTarget | null) => target instanceof Element && target.closest(TYPING) !== null
 
+const isFree = (event: Key) =>
+  !(event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented || event.isComposing || event.repeat) &&
+  !isTyping(event.target) &&
+  document.querySelector("dialog[open]") === null
+
+/** Whether a key begins a question: a character, in the composer or on what was pressed last. A space presses a button. */
+export function beginsQuestion(event: Key, pressed: Node | null): boolean {
+  const { target, key } = event
+  if (!(target instanceof Element) || target === document.body || [...key].length !== 1 || key === " ") return false
+  return isFree(event) && (target.closest("[data-composer]") !== null || target.contains(pressed))
+}
+
 /** The action of a key; undefined if it has none here. */
 export function actionOf(event: Key, singleKeys: boolean): Action | undefined {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented || event.isComposing || event.repeat) return undefined
-  if (isTyping(event.target) || document.querySelector("dialog[open]") !== null) return undefined
+  if (!isFree(event)) return undefined
   const key = event.key.toLowerCase()
   return singleKeys && Object.hasOwn(KEYS, key) ? KEYS[key] : undefined
 }

@@ -1,5 +1,6 @@
 // Menus for the model, the effort and the view. The effective view is always visible.
 import * as Menu from "@radix-ui/react-dropdown-menu"
+import { useRef } from "react"
 import type { ReactNode } from "react"
 
 import type { Effort, View } from "../api/types"
@@ -26,6 +27,7 @@ interface PickProps {
   choices: readonly Choice[]
   className?: string
   onPick: (value: string) => void
+  onChosen: () => boolean
   /** An action below the choices. */
   action?: ReactNode
   /** What is true of all choices. */
@@ -33,7 +35,8 @@ interface PickProps {
   children: ReactNode
 }
 
-function Pick({ testId, label, heading, value, choices, className = "pick", onPick, action, remark, children }: PickProps) {
+function Pick({ testId, label, heading, value, choices, className = "pick", onPick, onChosen, action, remark, children }: PickProps) {
+  const chosen = useRef(false)
   return (
     <Menu.Root modal={false}>
       <Menu.Trigger className={className} data-testid={testId} data-value={value} aria-label={label}>
@@ -41,11 +44,22 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
         <DownIcon />
       </Menu.Trigger>
       <Menu.Portal>
-        <Menu.Content className="menu" align="start" side="top" sideOffset={6} collisionPadding={8} loop>
+        <Menu.Content
+          className="menu"
+          align="start"
+          side="top"
+          sideOffset={6}
+          collisionPadding={8}
+          loop
+          onCloseAutoFocus={(event) => {
+            if (chosen.current && onChosen()) event.preventDefault()
+            chosen.current = false
+          }}
+        >
           <Menu.Label className="menu__label">{heading}</Menu.Label>
           <Menu.RadioGroup value={value} onValueChange={onPick}>
             {choices.map((choice) => (
-              <Menu.RadioItem key={choice.value} className="menu__item menu__item--radio" value={choice.value} disabled={choice.disabled ?? false} textValue={choice.name}>
+              <Menu.RadioItem key={choice.value} className="menu__item menu__item--radio" value={choice.value} disabled={choice.disabled ?? false} textValue={choice.name} onSelect={() => (chosen.current = true)}>
                 <span className="menu__check">
                   <Menu.ItemIndicator><CheckIcon /></Menu.ItemIndicator>
                 </span>
@@ -62,7 +76,7 @@ function Pick({ testId, label, heading, value, choices, className = "pick", onPi
   )
 }
 
-export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView, onDefault, defaultRemark, onConnect }: PickersProps) {
+export function Pickers({ models, views, model, effort, view, onModel, onEffort, onView, onChosen, onDefault, defaultRemark, onConnect }: PickersProps) {
   const chosen = chosenModel(models, model)
   if (!chosen) return onConnect ? <button type="button" className="pick" onClick={onConnect}>{words.modelNotes.connect}</button> : null
   const effective = effectiveView(view, chosen.view, views)
@@ -78,6 +92,7 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
         choices={models.map((one) => ({ value: one.id, name: plain(one.id), note: modelNote(one) }))}
         className="pick pick--model"
         onPick={onModel}
+        onChosen={onChosen}
         remark={defaultRemark}
         action={onConnect && (
           <>
@@ -106,6 +121,7 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
           choices={[{ value: "", name: words.pickers.defaultEffort, note: words.pickers.defaultEffortNote }, ...efforts]}
           remark={chosen.efforts_unknown ? words.pickers.unknownEfforts : undefined}
           onPick={(value) => onEffort(value === "" ? undefined : (value as Effort))}
+          onChosen={onChosen}
         >
           {effort ? <span><span className="pick__lead">{words.pickers.effortLead}</span>{optionOf(EFFORTS, effort)?.name}</span> : words.pickers.effort}
         </Pick>
@@ -121,6 +137,7 @@ export function Pickers({ models, views, model, effort, view, onModel, onEffort,
         })}
         className={`pick pick--view pick--${effective}`}
         onPick={(value) => onView(value as View)}
+        onChosen={onChosen}
       >
         <span className="view-dot" data-view={effective} />
         {effectiveName}

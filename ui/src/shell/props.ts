@@ -49,6 +49,8 @@ export interface PickersProps {
   onModel: (model: string) => void
   onEffort: (effort: Effort | undefined) => void
   onView: (view: View | undefined) => void
+  /** A choice was made, and its menu is closed. Returns whether something else has the focus now. */
+  onChosen: () => boolean
   /** Make the chosen model the default of the gateway; absent if this user may not. */
   onDefault?: (model: string) => void
   /** What is true of the default model. */
