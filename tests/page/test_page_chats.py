@@ -263,6 +263,36 @@ def test_the_chosen_model_and_effort_are_used(tab: Tab, model_script: ModelScrip
     expect(tab.element("effort-picker")).to_contain_text("High")
 
 
+def test_a_chat_goes_on_with_the_model_of_its_last_answer(tab: Tab, model_script: ModelScript) -> None:
+    tab.open()
+    pick(tab, "model-picker", OTHER)
+    tab.ask("Tides?")
+    model_script.answer("The moon.")
+    tab.wait_finished()
+    tides = tab.conversation
+    tab.element("new-chat").first.click()
+    tab.element("empty").wait_for()
+    pick(tab, "model-picker", THINKER)
+    tab.ask("Stars?")
+    model_script.answer("Far away.")
+    tab.wait_finished()
+    tab.open(f"/c/{tides}")
+    expect(tab.element("model-picker")).to_contain_text(OTHER)
+    expect(tab.element("ask-again")).to_have_text("Ask again")
+    tab.ask("Ebb?")
+    model_script.answer("Also the moon.")
+    expect(tab.element("assistant-event").last).to_contain_text("Also the moon.")
+    tab.wait_finished()
+    # Another choice is for this chat, and for new ones.
+    pick(tab, "model-picker", REASONER)
+    expect(tab.element("ask-again").last).to_have_text(f"Ask {REASONER}")
+    tab.element("new-chat").first.click()
+    tab.element("empty").wait_for()
+    expect(tab.element("model-picker")).to_contain_text(REASONER)
+    tab.page.go_back()
+    expect(tab.element("model-picker")).to_contain_text(OTHER)
+
+
 def test_the_effective_view_is_shown_and_can_be_restricted(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     badge = tab.element("view-badge")

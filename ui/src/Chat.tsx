@@ -2,13 +2,13 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react"
 
 import { ApiError, client, errorMessage } from "./api/client"
-import type { Models } from "./api/types"
+import type { Effort, Models } from "./api/types"
 import { Announcer } from "./chat/Announcer"
 import { ErrorState } from "./primitives/ErrorState"
 import { answerText, CurrencyContext } from "./chat/format"
 import { turnsOf } from "./chat/turns"
 import type { Turn } from "./chat/turns"
-import { chosenModel, lostModel, supportedChoices, useChoices } from "./compose/choices"
+import { choicesOf, chosenModel, lostModel, supportedChoices, useChoices } from "./compose/choices"
 import { AddMenu } from "./compose/AddMenu"
 import type { QuestionDraft } from "./compose/questionFile"
 import type { Drafts } from "./compose/drafts"
@@ -92,7 +92,15 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
     }
   }, [chat, onSignedOut])
   useEffect(() => void loadModels(), [loadModels])
-  const [choices, choose] = useChoices()
+  const [stored, keepChoices] = useChoices()
+  // The chat in which the reader made a choice; in others, the last answer is the choice.
+  const [decided, setDecided] = useState<number | null>(null)
+  const last = turns.findLast((turn) => turn.answer)?.answer
+  const choices = decided === key ? stored : choicesOf(last, stored, models?.data ?? [])
+  const choose = (changes: { model?: string; effort?: Effort | undefined }) => {
+    setDecided(key)
+    keepChoices({ model: choices.model, effort: choices.effort, ...changes })
+  }
   const tools = useToolChoice()
   const chosen = models ? chosenModel(models.data, choices.model) : undefined
   const lost = models ? lostModel(models.data, choices.model) : undefined
@@ -279,7 +287,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
                   {...choices}
                   onModel={(model) => choose({ model })}
                   onEffort={(effort) => choose({ effort })}
-                  onView={(view) => choose({ view })}
+                  onView={(view) => keepChoices({ view })}
                   onChosen={() => composer.current?.resume() ?? false}
                   {...(onConnect && { onConnect })}
                   {...(onConnect && !models.default_configured && { onDefault: makeDefault })}

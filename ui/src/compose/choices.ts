@@ -1,7 +1,8 @@
-// The settings for the next question (model, effort, view), stored in the browser.
+// The settings for the next question (model, effort, view). The browser stores the last ones, for new chats; a chat goes
+// on with the model and effort of its last answer.
 import { useCallback, useState } from "react"
 
-import type { Effort, ModelInfo, Models, View } from "../api/types"
+import type { Answer, Effort, ModelInfo, Models, View } from "../api/types"
 import { browserStorage } from "../storage"
 
 export interface Choices {
@@ -32,6 +33,15 @@ export function useChoices(): [Choices, (change: { [Name in keyof Choices]?: Cho
 /** The model to ask: the chosen one if it still exists, otherwise the server's default. */
 export const chosenModel = (models: readonly ModelInfo[], id: string | undefined): ModelInfo | undefined =>
   models.find((one) => one.id === id) ?? models.find((one) => one.default) ?? models[0]
+
+/** The choices in a chat: the model and the effort of its last answer, if that model still exists. */
+export function choicesOf(last: Pick<Answer, "model" | "effort_level"> | undefined, choices: Choices, models: readonly ModelInfo[]): Choices {
+  const model = models.find((one) => one.id === last?.model)
+  if (!last || !model) return choices
+  const { effort: _, ...rest } = choices
+  const effort = model.efforts.find((one) => one === last.effort_level)
+  return { ...rest, model: model.id, ...(effort && { effort }) }
+}
 
 /** The chosen model, if it does not exist any more. */
 export const lostModel = (models: readonly ModelInfo[], id: string | undefined): string | undefined =>
