@@ -435,7 +435,7 @@ def test_the_metadata_of_a_thought(reasoner: Tab, model_script: ModelScript) -> 
     model_script.raw(openai.sse(openai.created(), openai.thought(0, "Hm.", id="rs_0")) + ends("Hm."))
     reasoner.open_and_ask()
     reasoner.wait_finished()
-    expect(reasoner.element("reasoning-meta")).to_contain_text("812 tokens")
+    expect(reasoner.element("reasoning-meta")).to_contain_text("812 thinking tokens")
     expect(reasoner.element("reasoning-meta")).to_contain_text("high effort")
     reasoner.open_reasoning()
     expect(reasoner.element("timeline")).to_be_visible()

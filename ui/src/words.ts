@@ -447,6 +447,8 @@ export const words = {
     reconnecting: "The connection was lost. Reconnecting…",
     queued: "Waiting for the model to be free…",
     waiting: "Waiting for the answer",
+    cost: (amount: string) => `${amount} in total`,
+    tokens: (read: number, written: number) => `${formatNumber(read)} ${plural(read, "token", "tokens")} in, ${formatNumber(written)} out`,
     slow: "The model is still reading. The first question takes longer.",
     announced: {
       completed: "Answer ready",
@@ -480,7 +482,8 @@ export const words = {
     },
     cut: "The thought was cut off here.",
     effort: (effort: string) => `${effort} effort`,
-    tokens: (count: number) => `${formatNumber(count)} ${plural(count, "token", "tokens")}`,
+    tokens: (count: number) => `${formatNumber(count)} thinking ${plural(count, "token", "tokens")}`,
+    cost: (amount: string) => `${amount} for thinking`,
     overlay: "Thinking",
     thinking: "Thinking…",
     thought: "Thought",

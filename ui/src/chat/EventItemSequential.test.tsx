@@ -200,7 +200,7 @@ describe("after message_final", () => {
         { segment_id: "msg_3", started_at: 8000, ended_at: 9000 },
       ],
     })
-    expect(words("reasoning-meta")).toEqual(["5 s1,234 tokenshigh effort"])
+    expect(words("reasoning-meta")).toEqual(["5 s1,234 thinking tokenshigh effort"])
     expect(all("timeline")).toHaveLength(0)
     act(() => all("show-reasoning")[0]?.click())
     expect([...(all("timeline")[0]?.querySelectorAll("li") ?? [])].map((item) => item.textContent)).toEqual([
@@ -212,14 +212,18 @@ describe("after message_final", () => {
     expect(keys()).toEqual(["Reasoned 5 s", "Called tools 2 s", "Wrote 1 s"])
   })
 
-  test("what the reasoning cost is next to the toggle, where the gateway knows the prices", () => {
-    const event = { ...record(PLAN).final, usage: { reasoning_tokens: 1234, cost: 0.01, reasoning_cost: 0.00271 } }
+  test("what the reasoning cost is next to the toggle, and what all cost below the answer, where the gateway knows the prices", () => {
+    const event = { ...record(PLAN).final, usage: { input_tokens: 2000, output_tokens: 1500, reasoning_tokens: 1234, cost: 0.0123, reasoning_cost: 0.00271 } }
     const show = (currency: string | undefined) =>
       act(() => root.render(<CurrencyContext value={currency}><EventItemSequential eventId={EVENT} event={event} pending={undefined} last /></CurrencyContext>))
     show("USD")
-    expect(words("reasoning-meta")).toEqual(["1,234 tokens$0.0027"])
+    expect(words("reasoning-meta")).toEqual(["1,234 thinking tokens$0.0027 for thinking"])
+    expect(words("usage")).toEqual(["$0.012 in total2,000 tokens in, 1,500 out"])
     show(undefined)
-    expect(words("reasoning-meta")).toEqual(["1,234 tokens"])
+    expect(words("reasoning-meta")).toEqual(["1,234 thinking tokens"])
+    expect(words("usage")).toEqual(["2,000 tokens in, 1,500 out"])
+    draw({ ...event, usage: { reasoning_tokens: 1234 } })
+    expect(all("usage")).toHaveLength(0)
   })
 
   test("waiting time is shown, so that the figures add up to the total", () => {

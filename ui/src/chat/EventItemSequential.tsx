@@ -17,7 +17,7 @@ import { Sources } from "./Sources"
 import { Seconds } from "./Seconds"
 import { StepsPanel } from "./StepsPanel"
 import { useReservedHeight } from "./useReservedHeight"
-import { answerText, contentOf, formatDuration } from "./format"
+import { answerText, contentOf, CurrencyContext, formatDuration, usageOf } from "./format"
 import { words } from "../words"
 
 const Feedback = lazy(() => import("./Feedback").then(({ Feedback }) => ({ default: Feedback })))
@@ -122,6 +122,7 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
   const text = answerText(event)
   const { model } = useContext(AskingContext)
   const other = model === undefined || model.id === event.model ? undefined : model.id
+  const usage = usageOf(event, useContext(CurrencyContext))
   const took = event.completed_at === undefined ? "" : formatDuration(event.completed_at - event.created_at)
   return (
     <>
@@ -134,6 +135,13 @@ function Foot({ event, busy, onAgain }: { event: Answer; busy: boolean; onAgain?
       <span className="answer__facts">
         <span className="answer__model" title={plain(event.model)}>{plain(event.model)}</span>
         {took && <span className="answer__took">{took}</span>}
+        {usage.length > 0 && (
+          <span className="answer__usage" data-testid="usage" title={usage.join(" · ")}>
+            {usage.map((word) => (
+              <span key={word} className="answer__fact"><bdi>{word}</bdi></span>
+            ))}
+          </span>
+        )}
         {/* A shared chat says it once, above. */}
         {onAgain && event.view && event.view !== "raw" && <ViewBadge view={event.view} />}
       </span>

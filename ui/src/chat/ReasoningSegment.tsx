@@ -106,7 +106,7 @@ function metadata(event: Answer, currency: string | undefined): string[] {
   return [
     time === null ? "" : formatDuration(time),
     count === null ? "" : formatTokens(count),
-    cost === undefined || currency === undefined ? "" : formatMoney(cost, currency),
+    cost === undefined || currency === undefined ? "" : words.reasoning.cost(formatMoney(cost, currency)),
     effort ? words.reasoning.effort(effort) : "",
   ].filter((word) => word !== "")
 }

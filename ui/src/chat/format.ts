@@ -73,6 +73,15 @@ export function formatMoney(amount: number, currency: string): string {
   return formatCurrency(amount, currency, digits)
 }
 
+/** What the whole answer took, its reasoning included: money, tokens. */
+export function usageOf({ usage }: Answer, currency: string | undefined): string[] {
+  const { cost, input_tokens: read, output_tokens: written } = usage ?? {}
+  return [
+    cost === undefined || currency === undefined ? "" : words.answer.cost(formatMoney(cost, currency)),
+    read === undefined || written === undefined ? "" : words.answer.tokens(read, written),
+  ].filter((word) => word !== "")
+}
+
 /** A tool's result as readable text. */
 export function formatJson(value: Json | undefined): string {
   if (value === undefined || value === null) return ""
