@@ -226,6 +226,24 @@ describe("after message_final", () => {
     expect(all("usage")).toHaveLength(0)
   })
 
+  test("the time of tools that ran at the same time counts once", () => {
+    const call = { kind: "tool" as const, name: "look", args: "{}", result: "seen", logs: [] }
+    const { final } = record([{ kind: "reasoning", parts: [["Hm."]] }, call, call, call, { kind: "text", deltas: ["So."] }])
+    draw({
+      ...final,
+      completed_at: 9_000,
+      timeline: [
+        { segment_id: "rs_0", started_at: 1_000, ended_at: 2_000 },
+        { segment_id: "fc_1", started_at: 2_000, ended_at: 5_000 },
+        { segment_id: "fc_2", started_at: 3_000, ended_at: 4_000 },
+        { segment_id: "fc_3", started_at: 4_000, ended_at: 7_000 },
+        { segment_id: "msg_4", started_at: 7_000, ended_at: 9_000 },
+      ],
+    })
+    act(() => all("show-reasoning")[0]?.click())
+    expect(keys()).toEqual(["Reasoned 1 s", "Called tools 5 s", "Wrote 2 s"])
+  })
+
   test("waiting time is shown, so that the figures add up to the total", () => {
     const { final } = record(PLAN)
     draw({

@@ -10,7 +10,7 @@ import { placeAt, showPlace, spansOf } from "./moments"
 import type { TimelineSpan } from "./moments"
 import { words } from "../words"
 
-/** The time that the spans cover, in milliseconds; the rest was waiting. */
+/** The time that the spans cover, in milliseconds: of tools that ran at the same time, once. */
 function covered(parts: readonly TimelineSpan[]): number {
   let sum = 0
   let until = -Infinity
@@ -106,7 +106,7 @@ export function Timeline({ event }: { event: Answer }) {
       <figcaption className="timeline__legend" aria-hidden="true">
         {kinds.map((kind) => (
           <span key={kind} className={`timeline__key timeline__key--${kind}`}>
-            <bdi>{words.timeline.names[kind]} {formatDuration(parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.end - part.start, 0))}</bdi>
+            <bdi>{words.timeline.names[kind]} {formatDuration(covered(parts.filter((part) => part.kind === kind)))}</bdi>
           </span>
         ))}
         {waited >= 1000 && <span className="timeline__key timeline__key--waiting"><bdi>{words.timeline.waited(formatDuration(waited))}</bdi></span>}
