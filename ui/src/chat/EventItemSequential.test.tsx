@@ -109,6 +109,8 @@ describe("while the answer streams", () => {
     const [text] = all("answer-text")
     expect(text?.textContent).toBe("So it is.")
     expect(overlay && text && overlay.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING).toBeTruthy()
+    // That of the part, and no second one in the head.
+    expect(box.querySelectorAll(".spinner")).toHaveLength(1)
   })
 
   test("an error hides the overlay and shows the message", () => {
@@ -136,6 +138,7 @@ describe("after message_final", () => {
     bus.clear(EVENT)
     expect(all("assistant-event")[0]).toBe(answer)
     expect(all("answer-text")[0]?.querySelector("p")).toBe(paragraph)
+    expect(box.querySelectorAll(".overlay__head > .spinner")).toHaveLength(1)
     expect(all("overlay")).toHaveLength(0)
     expect(all("show-reasoning")).toHaveLength(1)
   })

@@ -116,6 +116,7 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   )
 }
 
+    shown: !compact && open !== undefined,
 /** The model that writes the summaries of this answer's reasoning, if it is another one, and whether it is writing. */
 function author(message: LiveMessage): { name: string; writing: boolean } | undefined {
   const segment = [...message.segments.values()].at(-1)

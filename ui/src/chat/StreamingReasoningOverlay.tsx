@@ -33,6 +33,8 @@ interface HeadProps {
   elapsed: Elapsed
   /** The other model that writes its summaries. */
   author: { name: string; writing: boolean } | undefined
+  /** A thought that goes on is shown below, with a spinner of its own. */
+  shown: boolean
   /** The overlay is compact. */
   compact: boolean
   /** The model began to think below the compact overlay's text, which moves down slowly. */
@@ -57,11 +59,11 @@ const Line = memo(function Line({ eventId, part }: { eventId: string; part: Live
 })
 
 /** “Thinking… 12 s”, and the final time afterwards. */
-function ThinkingHead({ eventId, thinking, elapsed, author, late, line }: HeadProps) {
+function ThinkingHead({ eventId, thinking, shown, elapsed, author, late, line }: HeadProps) {
   const waits = !thinking && author?.writing === true
   return (
     <div className={late ? "step-row step-row--late overlay__head" : "step-row overlay__head"}>
-      {thinking || waits ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}
+      {(thinking && !shown) || waits ? <span className="spinner" aria-hidden="true" /> : <span className="overlay__done" aria-hidden="true" />}
       <span className="overlay__label">{thinking ? words.reasoning.thinking : words.reasoning.thought}</span>
       <Seconds elapsed={elapsed} />
       {waits && author && <span className="overlay__author">{words.reasoning.summarizing(plain(author.name))}</span>}
