@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.page.page_kit import LEFT, ModelScript, Tab, Tabs
+from tests.page.page_kit import LEFT, ModelScript, Tab, Tabs, shot
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 DESKTOP = {"viewport": {"width": 1440, "height": 900}}
@@ -113,6 +113,40 @@ def test_an_answer_that_ends_while_a_row_grows_does_not_jump(tabs: Tabs, model_s
     assert row
     assert toggle
     assert row["y"] + row["height"] <= toggle["y"] + 1
+
+
+@SIZES
+def test_many_calls_are_few_rows_and_do_not_jump(tabs: Tabs, model_script: ModelScript, size: Any) -> None:
+    tab = tabs(**size)
+    tab.open_and_ask()
+    model_script.think(SENTENCE).say(SENTENCE * 8)
+    tab.element("answer-text").wait_for()
+    tab.page.wait_for_timeout(200)  # later than what a resumed stream brings at once
+    fold = tab.element("tool-fold")
+    for turn in range(4):
+        for n in range(2):
+            model_script.call("weather", {"city": "Ur"}, id=f"call_{turn}_{n}", index=n)
+        model_script.end("tool_calls")
+        calls = 2 * (turn + 1)
+        if calls <= 5:
+            expect(tab.element("overlay-tool")).to_have_count(calls)
+        else:
+            expect(fold).to_have_text(f"Called weather {calls - 4} more times")
+            expect(tab.element("overlay-tool")).to_have_count(4)
+        tab.page.wait_for_function("() => document.getAnimations().every((one) => one.animationName !== 'grow')")
+        if calls <= 5:
+            tab.reset_layout_shifts()
+    shifted(tab)
+    text = tab.element("answer-text")
+    height = text.evaluate(TOP) - fold.evaluate(TOP)
+    model_script.say("Clear.").end()
+    tab.wait_finished()
+    shifted(tab)
+    assert text.evaluate(TOP) - fold.evaluate(TOP) == pytest.approx(height, abs=1)
+    expect(tab.element("tool-segment")).to_have_count(4)
+    shot(tab, f"fold-{size['viewport']['width']}")
+    fold.click()
+    expect(tab.element("tool-segment")).to_have_count(8)
 
 
 @SIZES

@@ -74,6 +74,20 @@ describe("while the answer streams", () => {
     expect(all("overlay-tool")[0]?.querySelector(".tool__status")?.textContent).toBe("Not finished")
   })
 
+  test("of many calls above a text, one row stands for the earlier ones, as afterwards", () => {
+    const call = { kind: "tool" as const, name: "look", args: "{}", result: "seen", logs: [] }
+    const { events } = record([{ kind: "text", deltas: ["Now."] }, ...Array.from({ length: 8 }, () => call)])
+    const last = events.findLastIndex((event) => event.type === "tool_result")
+    const first = events.findIndex((event) => event.type === "tool_result")
+    draw()
+    push(events.slice(0, last).filter((_, index) => index !== first))
+    expect(words("tool-fold")).toEqual(["Calling look 4 more times "])
+    push([events[first] as StreamEvent])
+    expect(words("tool-fold")).toEqual(["Called look 4 more times "])
+    expect(all("overlay-tool").map((row) => row.dataset["callId"])).toEqual(["call_5", "call_6", "call_7", "call_8"])
+    expect(box.querySelectorAll(".overlay button")).toHaveLength(0)
+  })
+
   test("nothing is shown before the first event, and there is never a toggle", () => {
     const { events } = record(PLAN)
     draw()
@@ -95,6 +109,8 @@ describe("while the answer streams", () => {
     push(events.slice(0, upTo))
     expect(words("overlay-part")).toEqual(["First thought."])
     expect(all("part-spinner")).toHaveLength(1)
+    // That of the part, and no second one in the head.
+    expect(box.querySelectorAll(".spinner")).toHaveLength(1)
     push(events.slice(upTo, -1))
     expect(all("part-spinner")).toHaveLength(0)
     const order = [...box.querySelectorAll<HTMLElement>('[data-testid="overlay-part"], [data-testid="overlay-tool"]')]
@@ -109,8 +125,6 @@ describe("while the answer streams", () => {
     const [text] = all("answer-text")
     expect(text?.textContent).toBe("So it is.")
     expect(overlay && text && overlay.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING).toBeTruthy()
-    // That of the part, and no second one in the head.
-    expect(box.querySelectorAll(".spinner")).toHaveLength(1)
   })
 
   test("an error hides the overlay and shows the message", () => {
@@ -124,6 +138,7 @@ describe("while the answer streams", () => {
     draw()
     push(record([{ kind: "reasoning", parts: [] }]).events.slice(0, -1))
     expect(words("reasoning-overlay")[0]).toContain("Thinking…")
+    expect(box.querySelectorAll(".overlay__head > .spinner")).toHaveLength(1)
   })
 })
 
@@ -138,7 +153,6 @@ describe("after message_final", () => {
     bus.clear(EVENT)
     expect(all("assistant-event")[0]).toBe(answer)
     expect(all("answer-text")[0]?.querySelector("p")).toBe(paragraph)
-    expect(box.querySelectorAll(".overlay__head > .spinner")).toHaveLength(1)
     expect(all("overlay")).toHaveLength(0)
     expect(all("show-reasoning")).toHaveLength(1)
   })
@@ -227,6 +241,27 @@ describe("after message_final", () => {
     expect(words("usage")).toEqual(["2,000 tokens in, 1,500 out"])
     draw({ ...event, usage: { reasoning_tokens: 1234 } })
     expect(all("usage")).toHaveLength(0)
+  })
+
+  test("of many calls the newest are shown; one row stands for the others, and opens", () => {
+    const call = (name: string) => ({ kind: "tool" as const, name, args: "{}", result: "seen", logs: [] })
+    const plan = (count: number, name = "look") => record([call(name), ...Array.from({ length: count - 1 }, () => call("look"))]).final
+    draw(plan(5))
+    expect(all("tool-segment")).toHaveLength(5)
+    expect(all("tool-fold")).toHaveLength(0)
+    const final = plan(300)
+    draw(final)
+    expect(words("tool-fold")).toEqual(["Called look 296 more times Show all"])
+    expect(all("tool-segment").map((row) => row.dataset["callId"])).toEqual(["call_296", "call_297", "call_298", "call_299"])
+    act(() => all("tool-fold")[0]?.click())
+    expect(all("tool-fold")[0]?.getAttribute("aria-expanded")).toBe("true")
+    expect(all("tool-segment")).toHaveLength(300)
+    act(() => all("tool-fold")[0]?.click())
+    expect(all("tool-segment")).toHaveLength(4)
+    draw(plan(7, "peek"))
+    expect(words("tool-fold")).toEqual(["Called tools 3 more times Show all"])
+    draw({ ...final, segments: final.segments.map((one, index) => (one.type === "tool_call" && index < 2 ? { ...one, status: "failed" } : one)) })
+    expect(words("tool-fold")).toEqual(["Called look 296 more times 2 failedShow all"])
   })
 
   test("the time of tools that ran at the same time counts once", () => {

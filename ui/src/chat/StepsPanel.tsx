@@ -8,13 +8,14 @@ import { useLiveMessage } from "../stream/hooks"
 import { liveSteps } from "../stream/streamingBus"
 import type { LiveMessage, LivePart, LiveSealed, LiveStep, LiveTool } from "../stream/streamingBus"
 import { TextRoleContext } from "../text/role"
-import { useFollowEnd } from "./followEnd"
+import { useFollowEnd, useStopFollowing } from "./followEnd"
 import { growRow, useGrowth } from "./growEvenly"
 import { ReasoningSegment } from "./ReasoningSegment"
 import { StreamingReasoningOverlay } from "./StreamingReasoningOverlay"
 import { StreamingToolsOverlay } from "./StreamingToolsOverlay"
 import { ToolCallSegment } from "./ToolCallSegment"
 import { isTool, stepsOf } from "./format"
+import { FoldLine, foldedOf, isFirstCall } from "./toolFold"
 import { words } from "../words"
 
 interface Props {
@@ -33,6 +34,8 @@ function PersistedSteps({ event }: { event: Answer }) {
   const steps = stepsOf(event)
   const [openTools, setOpenTools] = useState<ReadonlySet<string>>(new Set())
   const [open, setOpen] = useState(false)
+  const [unfolded, setUnfolded] = useState(false)
+  const stopFollowing = useStopFollowing()
   if (steps.length === 0) return null
   const drawTool = (segment: ToolSegment) => (
     <ToolCallSegment
@@ -43,10 +46,25 @@ function PersistedSteps({ event }: { event: Answer }) {
       onOpen={(isOpen) => setOpenTools((now) => new Set(isOpen ? [...now, segment.id] : [...now].filter((id) => id !== segment.id)))}
     />
   )
+  const tools = steps.filter(isTool)
+  const folded = foldedOf(tools)
+  const unfold = () => {
+    stopFollowing()
+    setUnfolded(!unfolded)
+  }
   return (
     <div className="steps">
       {/* An opened panel has the tools among the thoughts. */}
-      {!open && steps.filter(isTool).map(drawTool)}
+      {!open && (
+        <>
+          {folded.length > 0 && (
+            <button type="button" className="step-row tool__row tool__toggle" data-testid="tool-fold" aria-expanded={unfolded} onClick={unfold}>
+              <FoldLine calls={folded} action={unfolded ? words.tools.showFewer : words.tools.showCalls} />
+            </button>
+          )}
+          {(unfolded ? tools : tools.slice(folded.length)).map(drawTool)}
+        </>
+      )}
       {steps.some((step) => step.type === "reasoning") && <ReasoningSegment event={event} steps={steps} open={open} onOpen={setOpen} drawTool={drawTool} />}
     </div>
   )
@@ -87,6 +105,10 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   const compact = message.texts.size > 0
   const textSeen = Math.min(...[...message.texts.values()].map((text) => text.seen_at))
   const isLate = (seen: number) => seen > textSeen + RESUMED_MS
+  const tools = steps.filter((step) => step.kind === "tool")
+  const folded = new Set(compact ? foldedOf(tools) : [])
+  // A row that takes the place of a folded one moves nothing.
+  const late = new Set(tools.filter((tool, index) => isFirstCall(index) && isLate(tool.seen_at)))
   const over = message.error !== undefined || message.cancelled
   const open = steps.findLast((step): step is LivePart => step.kind === "part" && !step.complete)
   const head = {
@@ -94,6 +116,7 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
     thinking: thinking(message, steps),
     author: author(message),
     elapsed: reasoningElapsed(message, skew),
+    shown: !compact && open !== undefined,
     compact,
     late: isLate(Math.min(...[...message.segments.values()].map((segment) => segment.seen_at))),
     line: compact ? open : undefined,
@@ -103,11 +126,12 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
     <div className={state} ref={box} data-testid="overlay" role="group" aria-label={words.reasoning.overlay} aria-hidden={over} onAnimationStart={growRow}>
       <div className="overlay__inner" ref={inner}>
         <TextRoleContext value={"overlay"}>
+          {folded.size > 0 && <div className="step-row tool__row" data-testid="tool-fold"><FoldLine calls={[...folded]} /></div>}
           {runs.map((run, index) =>
             run.kind === "reasoning" ? (
               <StreamingReasoningOverlay key={index} eventId={message.event_id} steps={run.steps} {...(index === first && { head })} />
             ) : (
-              <StreamingToolsOverlay key={index} eventId={message.event_id} tools={run.steps} skew={skew} compact={compact} isLate={isLate} />
+              <StreamingToolsOverlay key={index} eventId={message.event_id} tools={run.steps.filter((tool) => !folded.has(tool))} skew={skew} compact={compact} late={late} />
             ),
           )}
         </TextRoleContext>
@@ -116,7 +140,6 @@ function Overlay({ message, steps, skew }: { message: LiveMessage; steps: readon
   )
 }
 
-    shown: !compact && open !== undefined,
 /** The model that writes the summaries of this answer's reasoning, if it is another one, and whether it is writing. */
 function author(message: LiveMessage): { name: string; writing: boolean } | undefined {
   const segment = [...message.segments.values()].at(-1)

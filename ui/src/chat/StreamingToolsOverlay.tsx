@@ -64,14 +64,15 @@ interface Props {
   skew: number
   /** The overlay is compact. Its rows are other elements than before: they appear in their places, and do not move there. */
   compact: boolean
-  isLate: (seenAt: number) => boolean
+  /** Those whose rows come below text. */
+  late: ReadonlySet<LiveTool>
 }
 
-export function StreamingToolsOverlay({ eventId, tools, skew, compact, isLate }: Props) {
+export function StreamingToolsOverlay({ eventId, tools, skew, compact, late }: Props) {
   return (
     <div className="overlay__tools" data-testid="tools-overlay">
       {tools.map((tool) => (
-        <OverlayTool key={`${tool.call_id} ${compact}`} eventId={eventId} callId={tool.call_id} skew={skew} late={isLate(tool.seen_at)} />
+        <OverlayTool key={`${tool.call_id} ${compact}`} eventId={eventId} callId={tool.call_id} skew={skew} late={late.has(tool)} />
       ))}
     </div>
   )

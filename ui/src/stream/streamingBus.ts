@@ -230,6 +230,7 @@ export class StreamingBus {
       message.tools.set(event.call_id, tool)
       this.markDirty(topics.steps(event.event_id))
     }
+    const { status } = tool
     if ("sequence_number" in event) {
       tool.name = event.name
       tool.args_preview = event.args_preview
@@ -247,6 +248,7 @@ export class StreamingBus {
       tool.completed_at = event.completed_at
       tool.status = event.error === undefined ? "completed" : "failed"
     }
+    if (tool.status !== status) this.markDirty(topics.steps(event.event_id))
     this.markDirty(topics.tool(event.event_id, event.call_id))
   }
 
