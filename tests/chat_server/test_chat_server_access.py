@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +13,11 @@ from typing import Any
 
 import pytest
 
+from pellucid.local.model_index import Model
+from pellucid.local.supervisor import Engine
+from pellucid.models.embedded import EmbeddedModel
 from pellucid.server.access.policy import Policy
+from pellucid.upstream import UpstreamClient
 from tests.chat_server.chat_server_kit import (
     ChatClient,
     complete_frames,
@@ -280,6 +285,22 @@ def test_models_are_listed_with_their_view_and_efforts(upstream: Upstream) -> No
         assert quiet["efforts"] == ["off", "low", "medium", "high", "max"]
         # vLLM serves any model.
         assert (best.get("efforts_unknown"), quiet.get("efforts_unknown")) == (True, None)
+
+
+def test_the_embedded_model_is_listed_as_loading_until_it_has_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"GGUF")
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    engine = Engine(Model.from_path(path), path, log=tmp_path / "engine.log", command=command)
+    transport = UpstreamClient()
+    with serve({}, EmbeddedModel(engine, transport), transport) as running:
+        client = ChatClient(running)
+        [model] = client.send_request("GET", "/api/models").json["data"]
+        assert (model["embedded"], model["loading"]) == (True, True)
+        engine.state = "ready"
+        [model] = client.send_request("GET", "/api/models").json["data"]
+        assert model["embedded"]
+        assert "loading" not in model
 
 
 def test_efforts_reach_the_model(gateway: Any, upstream: Upstream) -> None:

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
-from tests.page.page_kit import CLAUDE, LOCKED, OTHER, REASONER, SECONDS, THINKER, ModelScript, PageServer, Tab, Tabs
+from tests.page.page_kit import (
+    CLAUDE,
+    LOCKED,
+    OTHER,
+    REASONER,
+    SECONDS,
+    THINKER,
+    ModelScript,
+    PageServer,
+    Tab,
+    Tabs,
+    shot,
+)
 
 
 def titles(tab: Tab) -> list[str]:
@@ -89,6 +101,30 @@ def test_without_a_model_the_page_explains_what_to_do(tab: Tab) -> None:
     expect(tab.element("empty").get_by_role("button")).to_have_count(0)
     tab.element("composer").fill("Why?")
     expect(tab.element("send")).to_be_disabled()
+
+
+def test_the_page_says_that_the_model_is_loading_until_it_has_loaded(tab: Tab, model_script: ModelScript) -> None:
+    loading = {"embedded": True, "loading": True}
+
+    def models(route: Route) -> None:
+        answer = route.fetch().json()
+        answer["data"] = [one | (loading if one["id"] == THINKER else {}) for one in answer["data"]]
+        route.fulfill(json=answer)
+
+    tab.page.route("**/api/models", models)
+    tab.open()
+    expect(tab.element("empty")).to_contain_text("It is loading now.")
+    shot(tab, "loading")
+    tab.ask()
+    expect(tab.element("assistant-event")).to_contain_text("The model is loading…")
+    expect(tab.element("waiting")).to_have_count(0)
+    shot(tab, "loading-answer")
+    loading["loading"] = False
+    expect(tab.element("loading")).to_have_count(0)
+    tab.element("waiting").wait_for()
+    model_script.answer("Noon.")
+    tab.wait_finished()
+    tab.page.unroute("**/api/models")
 
 
 def test_a_missing_chat_shows_an_error(tab: Tab) -> None:

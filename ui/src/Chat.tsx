@@ -56,6 +56,9 @@ interface Props {
   onSignedOut: () => void
 }
 
+/** How often the page asks whether the embedded model has loaded. */
+const LOADING_MS = 2_000
+
 /** The title of a chat until the gateway has sent one. */
 const provisionalTitle = (text: string) => (text.length > 80 ? `${text.slice(0, 79).trimEnd()}…` : text)
 
@@ -92,6 +95,12 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
     }
   }, [chat, onSignedOut])
   useEffect(() => void loadModels(), [loadModels])
+  const isLoading = models?.data.some((model) => model.loading) ?? false
+  useEffect(() => {
+    if (!isLoading) return
+    const timer = setInterval(() => void client.models().then(setModels, () => undefined), LOADING_MS)
+    return () => clearInterval(timer)
+  }, [isLoading])
   const [stored, keepChoices] = useChoices()
   // The chat in which the reader made a choice; in others, the last answer is the choice.
   const [decided, setDecided] = useState<number | null>(null)

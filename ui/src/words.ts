@@ -107,6 +107,7 @@ export const words = {
     model: "{model} answers, and you can watch it think.",
     anyModel: "Ask, and watch it think.",
     embedded: "It is small, and often wrong. It runs on this machine: nothing you write leaves it.",
+    loading: "It is loading now. You can ask already: it answers when it is ready.",
     larger: (model: string) => `A larger one can run here, too: ${model}.`,
     questions: [
       "Which is larger, 9.11 or 9.9?",
@@ -449,6 +450,7 @@ export const words = {
     waiting: "Waiting for the answer",
     cost: (amount: string) => `${amount} in total`,
     tokens: (read: number, written: number) => `${formatNumber(read)} ${plural(read, "token", "tokens")} in, ${formatNumber(written)} out`,
+    loading: "The model is loading…",
     slow: "The model is still reading. The first question takes longer.",
     announced: {
       completed: "Answer ready",

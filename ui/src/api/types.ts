@@ -323,6 +323,8 @@ export interface ModelInfo {
   view: View
   default?: boolean
   embedded?: boolean
+  /** The embedded model is still loading. */
+  loading?: boolean
   /** What it takes in addition to text; absent: not known. */
   accepts?: ("image" | "pdf")[]
   /** It is an agent, with tools of its own. */

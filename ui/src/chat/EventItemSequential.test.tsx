@@ -5,6 +5,7 @@ import type { Root } from "react-dom/client"
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 
 import type { Answer, StreamEvent } from "../api/types"
+import { AskingContext } from "../compose/useQuestionFiles"
 import { BusContext } from "../stream/hooks"
 import { StreamingBus } from "../stream/streamingBus"
 import type { PendingAnswer } from "../stream/pendingAnswer"
@@ -86,6 +87,30 @@ describe("while the answer streams", () => {
     expect(words("tool-fold")).toEqual(["Called look 4 more times "])
     expect(all("overlay-tool").map((row) => row.dataset["callId"])).toEqual(["call_5", "call_6", "call_7", "call_8"])
     expect(box.querySelectorAll(".overlay button")).toHaveLength(0)
+  })
+
+  test("an answer that waits for the model to load says so, and nothing about other questions then", () => {
+    const show = (id: string, isLoading: boolean, phase: PendingAnswer["phase"]) =>
+      act(() =>
+        root.render(
+          <AskingContext value={{ model: { id, efforts: [], view: "raw", ...(isLoading && { loading: true }) } }}>
+            <EventItemSequential eventId={EVENT} event={undefined} pending={{ ...ASKING, phase, body: { text: "q", model: "m" } }} last />
+          </AskingContext>,
+        ),
+      )
+    const foot = () => box.querySelector(".answer__foot")?.textContent
+    show("m", false, "queued")
+    expect(foot()).toBe("Waiting for the model to be free…")
+    for (const phase of ["asking", "queued"] as const) {
+      show("m", true, phase)
+      expect(foot()).toBe("The model is loading…")
+    }
+    show("m", false, "queued")
+    expect(foot()).toBe("")
+    expect(all("waiting")).toHaveLength(1)
+    // Another model is chosen, and it is not the one that was asked.
+    show("other", true, "streaming")
+    expect(all("loading")).toHaveLength(0)
   })
 
   test("nothing is shown before the first event, and there is never a toggle", () => {

@@ -92,10 +92,25 @@ function Waiting({ eventId, pending }: { eventId: string; pending: PendingAnswer
   const message = useLiveMessage(eventId)
   const nothing = !message || (message.texts.size === 0 && message.parts.size === 0 && message.tools.size === 0 && message.segments.size === 0)
   const over = message !== undefined && (message.cancelled || message.error !== undefined)
+  const { model } = useContext(AskingContext)
+  const isLoading = model?.loading === true && (pending.body?.model ?? model.id) === model.id
+  // A question that waited for this is not told to wait for other questions then.
+  const [wasLoading, setWasLoading] = useState(isLoading)
+  useEffect(() => {
+    if (isLoading) setWasLoading(true)
+  }, [isLoading])
   if (!isLive(pending) || over) return null
   if (pending.stopping) return <span className="waiting">{words.answer.stopping}</span>
   if (pending.phase === "reconnecting") return <span className="waiting">{words.answer.reconnecting}</span>
-  if (pending.phase === "queued") return <span className="waiting">{words.answer.queued}</span>
+  if (nothing && isLoading) {
+    return (
+      <>
+        <span className="waiting" data-testid="loading">{words.answer.loading}</span>
+        {pending.question && <Seconds elapsed={{ done: 0, since: pending.question.created_at }} minimum={3} />}
+      </>
+    )
+  }
+  if (pending.phase === "queued" && !wasLoading) return <span className="waiting">{words.answer.queued}</span>
   if (!nothing) return null
   return (
     <>

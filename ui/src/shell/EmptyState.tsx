@@ -14,7 +14,8 @@ export function EmptyState({ model, none = false, onAsk, onConnect }: EmptyState
             ? onConnect ? words.start.connectFirst : words.start.noModel
             : model ? fill(words.start.model, { model: <strong>{modelName(model)}</strong> }) : words.start.anyModel}
           {model?.embedded && ` ${words.start.embedded}`}
-          {model?.larger && onConnect && ` ${words.start.larger(modelName(model.larger))}`}
+          {model?.loading && <span data-testid="loading"> {words.start.loading}</span>}
+          {model?.larger && onConnect && !model.loading && ` ${words.start.larger(modelName(model.larger))}`}
         </p>
         <p className="empty__connect">
           {onConnect && (

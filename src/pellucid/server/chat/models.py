@@ -91,15 +91,17 @@ class ModelsHandler(Handlers):
         return UNSET if accepted is None else [medium for medium in get_args(Medium) if medium in accepted]
 
     def _embedded_fields(self, model: ChatModel) -> dict[str, Any]:
-        """Return what is said about the embedded model alone: its full name, its size, and the next larger one."""
-        if model is not self._services.local:
+        """Return what is said of the embedded model alone: whether it loads, its full name and size, a larger one."""
+        local = self._services.local
+        if local is None or model is not local:
             return {}
+        fields = {"embedded": True, "loading": True if local.is_loading else UNSET}
         row = next((one for one in model_index.all_models() if one.name == model.name), None)
         if row is None:
-            return {"embedded": True}
+            return fields
         larger = [response_types.LargerModel(one.title, one.bytes) for one in model_index.larger_models(row.name)]
         return {
-            "embedded": True,
+            **fields,
             "title": row.title,
             "bytes": row.bytes,
             "larger": larger[0] if larger else UNSET,

@@ -126,6 +126,10 @@ class Model(msgspec.Struct, kw_only=True):
     ) = UNSET
     default: Literal[True] | UnsetType = UNSET
     embedded: Literal[True] | UnsetType = UNSET
+    loading: (
+        Annotated[Literal[True], Meta(description="The embedded model is still loading. A question waits for it.")]
+        | UnsetType
+    ) = UNSET
     view: Annotated[View, Meta(description="The fullest view of its reasoning that is allowed.")]
     accepts: (
         Annotated[list[Medium], Meta(description="What it takes in addition to text, where that is known.")] | UnsetType
