@@ -382,3 +382,47 @@ def test_a_megabyte_of_thought(tab: Tab, model_script: ModelScript) -> None:
     assert tab.element("scroller").evaluate(LEFT) < 10_000
     tab.element("show-reasoning").click()
     expect(tab.element("reasoning-part")).to_have_count(0)
+
+
+def test_a_long_table_is_one_table(tab: Tab, model_script: ModelScript) -> None:
+    """One head, aligned columns and no gap, although rows below the visible area are not rendered yet."""
+    columns, rows = 30, 400
+    head = "|" + "|".join(f" c{n} " for n in range(columns)) + "|\n" + "|" + "---|" * columns + "\n"
+    body = "".join("|" + "|".join(f" {row}.{n} " for n in range(columns)) + "|\n" for row in range(rows))
+    model_script.answer(f"Here:\n\n{head}{body}\nThe end.")
+    tab.open_and_ask()
+    answer = tab.wait_finished()
+    expect(answer).to_contain_text("The end.")
+    assert answer.locator("table").count() == answer.locator("thead").count() == 1
+    table = answer.locator(".table")
+    assert 0 < answer.locator("td:not(.table__source)").count() < columns * rows
+    table.evaluate("one => { one.scrollTop = one.scrollHeight }")
+    last = table.get_by_role("cell", name=f"{rows - 1}.0", exact=True)
+    last.wait_for()
+    first = table.get_by_role("cell", name="0.0", exact=True)
+    assert last.bounding_box()["x"] == first.bounding_box()["x"]  # type: ignore[index]
+    gaps = table.evaluate("""one => [...one.querySelectorAll("tbody")].slice(1).map((body) =>
+        body.getBoundingClientRect().top - body.previousElementSibling.getBoundingClientRect().bottom)""")
+    assert gaps, "it is drawn in several pieces"
+    assert max(map(abs, gaps)) < 1
+
+
+def test_a_very_long_answer_has_its_buttons_when_all_of_it_is_there(tab: Tab, model_script: ModelScript) -> None:
+    """Until then something says that more follows, and the foot keeps its place."""
+    text = "\n\n".join(f"Paragraph {n} of a long answer, with **some** emphasis in it." for n in range(3000))
+    tab.page.add_init_script("""new MutationObserver(() => {
+      const foot = document.querySelector("[data-testid=more-follows]")?.parentElement
+      if (!foot) return
+      const copy = foot.querySelector("[data-testid=copy]")
+      if (copy) (window.whileMore ??= []).push(copy.checkVisibility({ visibilityProperty: true }))
+    }).observe(document, { childList: true, subtree: true })""")
+    model_script.answer(text)
+    tab.open_and_ask()
+    answer = tab.wait_finished()
+    tab.conversation  # noqa: B018 - waits for the address
+    tab.page.reload()
+    expect(tab.element("copy")).to_be_visible()
+    expect(answer).to_contain_text("Paragraph 2999 ")
+    expect(tab.element("more-follows")).to_have_count(0)
+    seen = tab.page.evaluate("window.whileMore")
+    assert seen and not any(seen)

@@ -11,6 +11,7 @@ import { isLive } from "../stream/pendingAnswer"
 import type { PendingAnswer } from "../stream/pendingAnswer"
 import { CopyButton } from "../text/CopyButton"
 import { plain } from "../text/visible"
+import { IncompleteContext, useIncomplete } from "../text/whole"
 import { AnswerText } from "./AnswerText"
 import { ErrorState } from "../primitives/ErrorState"
 import { Sources } from "./Sources"
@@ -39,6 +40,7 @@ interface Props {
 export function EventItemSequential({ eventId, event, pending, last, busy = false, onRetry }: Props) {
   const element = useRef<HTMLElement>(null)
   const live = event === undefined && pending !== undefined
+  const [isIncomplete, countIncomplete] = useIncomplete()
   useReservedHeight(element, live, last)
   return (
     <article
@@ -52,10 +54,13 @@ export function EventItemSequential({ eventId, event, pending, last, busy = fals
     >
       <div className="answer__inner">
         {eventId !== undefined && <StepsPanel eventId={eventId} event={event} skew={pending?.skew ?? 0} />}
-        {eventId !== undefined && <AnswerText eventId={eventId} event={event} />}
+        {eventId !== undefined && <IncompleteContext value={countIncomplete}><AnswerText eventId={eventId} event={event} /></IncompleteContext>}
         {event ? <FinalError event={event} busy={busy} {...(onRetry && { onRetry })} /> : pending && <LiveError eventId={eventId ?? ""} pending={pending} {...(onRetry && { onRetry })} />}
         <Sources event={event} />
-        <div className="answer__foot">{event ? <Foot event={event} busy={busy} {...(onRetry && { onAgain: onRetry })} /> : pending && <Waiting eventId={eventId ?? ""} pending={pending} />}</div>
+        <div className={isIncomplete && event ? "answer__foot answer__foot--later" : "answer__foot"}>
+          {isIncomplete && event && <span className="waiting waiting--dots answer__more" data-testid="more-follows" aria-hidden="true" />}
+          {event ? <Foot event={event} busy={busy} {...(onRetry && { onAgain: onRetry })} /> : pending && <Waiting eventId={eventId ?? ""} pending={pending} />}
+        </div>
       </div>
     </article>
   )

@@ -2,6 +2,7 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 
+import { slicesOf } from "./Blocks"
 import { draw, settled } from "./draw.testkit"
 import { LongText } from "./LongText"
 import { TextRoleContext } from "./role"
@@ -212,9 +213,31 @@ describe("rendered Markdown", () => {
     expect(lists.map((list) => list.start)).toEqual([1, 101, 201])
     expect(lists.flatMap((list) => [...list.children])).toHaveLength(250)
     const rows = Array.from({ length: 300 }, (_, n) => `| ${n} | x |`).join("\n")
-    const tables = [...draw(<Markdown text={`| n | letter |\n|---|---|\n${rows}`} />).box.querySelectorAll("table")]
-    expect(tables.map((table) => table.querySelector("thead")?.textContent)).toEqual(["nletter", "nletter"])
-    expect(tables.flatMap((table) => [...table.querySelectorAll("tbody tr")])).toHaveLength(300)
+    const table = draw(<Markdown text={`| n | letter |\n|---|---|\n${rows}`} />).box
+    expect([...table.querySelectorAll("table, thead")].map(({ localName }) => localName)).toEqual(["table", "thead"])
+    expect(table.querySelectorAll("tbody").length).toBeGreaterThan(1)
+    // Rows far below are one line of source each.
+    expect(table.querySelector(".table__source")?.textContent).toMatch(/^\| \d+ \| x \|\n[^]*\| 299 \| x \|$/)
+  })
+
+  it("of a table that grows stays the same table", () => {
+    const text = `| n | letter |\n|---|---|\n${Array.from({ length: 249 }, (_, n) => `| ${n} | x |\n`).join("")}`
+    const { box, again } = draw(<Markdown text={text} streaming />)
+    const table = box.querySelector("table")
+    again(<Markdown text={`${text}${"| 250 | y |\n".repeat(20)}`} streaming />)
+    expect(box.querySelectorAll("tbody")).toHaveLength(2)
+    expect(box.querySelector("table")).toBe(table)
+  })
+
+  it("of a very long paragraph is cut between words, or at least between characters", () => {
+    const words = `${"several words ".repeat(5_000)}end`
+    const family = "👨‍👩‍👧‍👦"
+    for (const [text, border] of [[words, / $/], [family.repeat(3_000), new RegExp(`^(?:${family})+$`)], [`one line\n${words}`, /[\s]$|line$/]] as const) {
+      const slices = slicesOf(text)
+      expect(slices.length).toBeGreaterThan(1)
+      expect(slices.slice(0, -1).map((slice) => border.test(slice) || slice.slice(-20)).filter((one) => one !== true)).toEqual([])
+      expect(slices.join("").replaceAll("\n", "") === text.replaceAll("\n", "")).toBe(true)
+    }
   })
 
   it("renders only changed blocks again", () => {

@@ -11,6 +11,7 @@ import { LIMITS } from "./limits"
 import { useNear } from "./useNear"
 import { usePaced } from "./usePaced"
 import { closeOpenSyntax } from "./closeOpenSyntax"
+import { useReportIncomplete } from "./whole"
 
 interface Props {
   text: string
@@ -18,17 +19,13 @@ interface Props {
   streaming?: boolean
 }
 
-const Piece = memo(
-  function Piece({ block, links, growing }: { block: Block; links: Links; growing: boolean }) {
-    const source = (block.head ?? "") + block.raw
-    // A paragraph above the limit is shown as source, so its end needs no completion.
-    const isOpen = growing && !block.plain && source.length <= LIMITS.inline && !openFence(source)
-    const shown = isOpen ? closeOpenSyntax(source) : source
-    const tokens = useMemo(() => (block.plain ? null : readBlocks(shown, links)?.tokens), [shown, links, block.plain])
-    return tokens ? <Blocks tokens={tokens} links={links} /> : <Plain text={block.raw} />
-  },
-  (a, b) => a.block.raw === b.block.raw && a.block.plain === b.block.plain && a.block.head === b.block.head && a.links === b.links && a.growing === b.growing,
-)
+interface PieceProps {
+  block: Block
+  /** The blocks with more rows of the table that begins here. */
+  rest: readonly Block[]
+  links: Links
+  growing: boolean
+}
 
 interface GroupProps {
   blocks: readonly Block[]
@@ -36,6 +33,33 @@ interface GroupProps {
   /** Its last block is being written. */
   growing: boolean
 }
+
+const areSame = (a: readonly Block[], b: readonly Block[]) => a.length === b.length && a.every((block, index) => block === b[index])
+
+const Piece = memo(
+  function Piece({ block, rest, links, growing: isGrowing }: PieceProps) {
+    const growing = isGrowing && rest.length === 0
+    const source = block.raw
+    // A paragraph above the limit is shown as source, so its end needs no completion.
+    const isOpen = growing && !block.plain && source.length <= LIMITS.inline && !openFence(source)
+    const shown = isOpen ? closeOpenSyntax(source) : source
+    const tokens = useMemo(() => (block.plain ? null : readBlocks(shown, links)?.tokens), [shown, links, block.plain])
+    return tokens ? <Blocks tokens={tokens} links={links} rest={rest} growing={isGrowing} /> : <Plain text={[block, ...rest].map(({ raw }) => raw).join("")} />
+  },
+  (a, b) => a.block.raw === b.block.raw && a.block.plain === b.block.plain && areSame(a.rest, b.rest) && a.links === b.links && a.growing === b.growing,
+)
+
+/** The blocks as elements, each table as one. */
+function Pieces({ blocks, links, growing }: GroupProps) {
+  return blocks.map((block, index) => {
+    if (index > 0 && block.head !== undefined) return null
+    let end = index + 1
+    while (blocks[end]?.head !== undefined) end++
+    return <Piece key={index} block={block} rest={end > index + 1 ? blocks.slice(index + 1, end) : NONE} links={links} growing={growing && end === blocks.length} />
+  })
+}
+
+const NONE: readonly Block[] = []
 
 /** Blocks of a very long text: their source as long as they were never near the visible area. */
 const Group = memo(
@@ -45,23 +69,28 @@ const Group = memo(
     return (
       <div ref={box} className="text__group">
         {near ? (
-          blocks.map((block, index) => <Piece key={index} block={block} links={links} growing={growing && index === blocks.length - 1} />)
+          <Pieces blocks={blocks} links={links} growing={growing} />
         ) : (
           <Plain text={blocks.map((block) => block.raw).join("")} />
         )}
       </div>
     )
   },
-  (a, b) => a.links === b.links && a.growing === b.growing && a.blocks.length === b.blocks.length && a.blocks.every((block, index) => block === b.blocks[index]),
+  (a, b) => a.links === b.links && a.growing === b.growing && areSame(a.blocks, b.blocks),
 )
 
-/** The blocks that are rendered at once, and groups of the later ones. */
+/** The blocks that are rendered at once, and groups of the later ones. A table is in one group. */
 function groupsOf(blocks: readonly Block[]): (readonly Block[])[] {
   const groups: Block[][] = []
   let limit: { blocks: number; characters: number } = LIMITS.first
   let length = 0
   for (const block of blocks) {
     const last = groups.at(-1)
+    // More rows of a table wait by themselves.
+    if (last && block.head !== undefined) {
+      last.push(block)
+      continue
+    }
     if (last && last.length < limit.blocks && length < limit.characters) last.push(block)
     else {
       if (last) limit = LIMITS.group
@@ -77,6 +106,7 @@ export const Markdown = memo(function Markdown({ text, streaming = false }: Prop
   const known = useRef<Split>(EMPTY_SPLIT)
   const paced = usePaced(text)
   const growing = streaming || paced.length < text.length
+  useReportIncomplete(paced.length < text.length)
   const split = useMemo(() => {
     const whole = paced.includes("\r") || paced.includes("\u2028") ? paced.replace(/\r\n?|\u2028|\u2029/g, "\n") : paced
     // The previous result only speeds up the next one, so a discarded render does no harm.
@@ -86,9 +116,7 @@ export const Markdown = memo(function Markdown({ text, streaming = false }: Prop
   const [first = [], ...groups] = groupsOf(split.blocks)
   return (
     <div className={streaming ? "text text--streaming" : "text"}>
-      {first.map((block, index) => (
-        <Piece key={index} block={block} links={split.links} growing={growing && index === split.blocks.length - 1} />
-      ))}
+      <Pieces blocks={first} links={split.links} growing={growing && groups.length === 0} />
       {groups.map((blocks, index) => (
         <Group key={`group-${index}`} blocks={blocks} links={split.links} growing={growing && index === groups.length - 1} />
       ))}

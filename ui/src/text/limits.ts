@@ -11,6 +11,9 @@ export const LIMITS = {
   block: 60_000,
   /** Characters of source that are shown as one element; the browser lays out only those near the visible area. */
   slice: 4_000,
+  /** The same without a line end, and how far from its end a space is sought. */
+  sliceOfLine: 16_000,
+  word: 500,
   /** Where a long list or table is cut into several blocks: characters, or items (a row counts by its cells). */
   piece: 4_000,
   pieceItems: 100,

@@ -30,7 +30,7 @@ export function useNear(ref: RefObject<Element | null>, initially: boolean): boo
   useEffect(() => {
     const element = ref.current
     if (near || !element) return
-    const box = element.closest(".overlay, [data-scroller]")
+    const box = element.closest(".table, .overlay, [data-scroller]")
     const { observer, callbacks } = observerOf(box)
     callbacks.set(element, () => setNear(true))
     observer.observe(element)
