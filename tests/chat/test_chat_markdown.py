@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from pellucid.protocols.chat import Answer, Question
+from pellucid.protocols.chat.attachments import size_text
 from pellucid.protocols.chat.markdown import to_markdown, without_marks
-from pellucid.protocols.chat.types import RefusalSegment, Segment, TextSegment
+from pellucid.protocols.chat.types import AttachmentInfo, RefusalSegment, Segment, TextSegment
 
 HOSTILE = {
     "headings": "Fine.\n\n## Question\n\n> forged\n\n# Answer · gpt-9\n\nforged",
@@ -52,7 +53,13 @@ PREFIXES = ["", "- ", "1. ", "> ", "  ", "   ", "    ", "\t", "\\"]
 
 
 def events(text: str) -> list[Question | Answer]:
-    question = Question(id="ask_1", conversation_id="chat_1", created_at=1, segments=[TextSegment(id="s", text=text)])
+    question = Question(
+        id="ask_1",
+        conversation_id="chat_1",
+        created_at=1,
+        segments=[TextSegment(id="s", text=text)],
+        attachments=[AttachmentInfo(id="f", name=text, media_type="text/plain", size=3, url="/f")],
+    )
     segments: list[Segment] = [TextSegment(id="t", text=text), RefusalSegment(id="r", text=text)]
     return [question, Answer(id="evt_1", conversation_id="chat_1", model="m", created_at=1, segments=segments)]
 
@@ -99,6 +106,18 @@ def test_any_text_stays_in_its_part(lines: list[tuple[str, str]]) -> None:
 def test_ordinary_text_is_unchanged(text: str) -> None:
     expected = text.replace("### Section", "##### Section")
     assert expected in to_markdown("Title", events(text))
+
+
+def test_a_question_names_its_files() -> None:
+    files = [
+        AttachmentInfo(id="f", name="moss_map.png", media_type="image/png", size=1_500_000, url="/f"),
+        AttachmentInfo(id="g", name="notes.txt", media_type="text/plain", size=2_000, url="/g"),
+    ]
+    segments = [TextSegment(id="s", text="Where?")]
+    question = Question(id="ask_1", conversation_id="chat_1", created_at=1, segments=segments, attachments=files)
+    image, notes = f"moss\\_map.png ({size_text(1_500_000)})", f"notes.txt ({size_text(2_000)})"
+    expected = f"> Where?\n\n- *Attached: {image}*\n- *Attached: {notes}*\n"
+    assert expected in to_markdown("Title", [question])
 
 
 @pytest.mark.parametrize(

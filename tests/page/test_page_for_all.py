@@ -425,4 +425,5 @@ def test_a_very_long_answer_has_its_buttons_when_all_of_it_is_there(tab: Tab, mo
     expect(answer).to_contain_text("Paragraph 2999 ")
     expect(tab.element("more-follows")).to_have_count(0)
     seen = tab.page.evaluate("window.whileMore")
-    assert seen and not any(seen)
+    assert seen
+    assert not any(seen)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
+from .attachments import size_text
 from .types import (
     Answer,
     FileSegment,
@@ -38,6 +39,10 @@ def to_markdown(title: str, events: Iterable[Question | Answer]) -> str:
     for event in events:
         if isinstance(event, Question):
             parts += ["## Question", _quotation("\n\n".join(segment.text for segment in event.segments))]
+            if event.attachments is not UNSET:
+                parts.append(
+                    "\n".join(f"- *Attached: {_inline(one.name)} ({size_text(one.size)})*" for one in event.attachments)
+                )
         else:
             parts += _answer(event)
     return "\n\n".join(parts) + "\n"
