@@ -154,6 +154,18 @@ def test_a_start_refuses_a_model_that_is_not_there() -> None:
     assert "'tiny'" in mistake
 
 
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("Speed of a train: **80 km/h**", "Speed of a train: 80 km/h"),
+        ("## The `reverse()` of a [string](https://x.example)", "The reverse() of a string"),
+        ("2 * 3, snake_case and C# code", "2 * 3, snake_case and C# code"),
+    ],
+)
+def test_a_title_has_no_markdown(written: str, title: str) -> None:
+    assert clean_title(written) == title
+
+
 @given(st.text(st.sampled_from("aé中 .\n\"'*#:`“\u200b\u202e\x07") | st.characters(), max_size=300))
 def test_whatever_a_model_writes_a_title_is_one_short_visible_line(text: str) -> None:
     title = clean_title(text)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from ...background_tasks import start_task
 from ...events import PartEndEvent, RunEndEvent
 from ...parts import TextPart
+from ...protocols.chat.markdown import without_marks
 from ...runs import Batch, Stage
 from ...runs.model_text import write_text
 from ...storage import StoredChat
@@ -81,9 +82,9 @@ def title_stages(
 
 
 def clean_title(text: str) -> str | None:
-    """Return the title in what a model wrote: its first line, without a label, marks and a full stop; None if none."""
+    """Return the title in what a model wrote, or None: its first line, without a label, Markdown and a full stop."""
     line = next((line for line in text.splitlines() if is_visible(line)), "")
-    title = single_line(_LABEL.sub("", line)).strip(_MARKS).removesuffix(".").rstrip(_MARKS)
+    title = without_marks(single_line(_LABEL.sub("", line))).strip(_MARKS).removesuffix(".").rstrip(_MARKS)
     if not is_visible(title):
         return None
     return title if len(title) <= AUTO_TITLE_CHARACTERS else title_of(title)
