@@ -89,7 +89,7 @@ def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, model_scri
         expect(tab.element("conversation-item")).to_contain_text(wanted)
     tab.element("search").fill("secret")
     expect(tab.element("conversation-item")).to_have_count(0)
-    expect(tab.page.get_by_text("No results.")).to_be_visible()
+    expect(tab.page.get_by_text("Thoughts are not searched here.")).to_be_visible()
     tab.element("search").fill("")
     expect(tab.element("conversation-item")).to_have_count(2)
 

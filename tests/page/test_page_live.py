@@ -178,6 +178,8 @@ def test_a_chat_is_shared_read_only_exported_and_rated(tab: Tab, tabs: Tabs, mod
     item("Share")
     dialog = tab.element("share-dialog")
     dialog.get_by_label("The model’s thoughts").select_option("raw")
+    expect(dialog).to_contain_text("files that were attached")
+    expect(tab.element("share-loopback")).to_contain_text("this computer alone")
     tab.element("share-make").click()
     link = tab.element("share-link").input_value()
     other = tabs()

@@ -49,6 +49,8 @@ def test_a_space_is_created_and_joined_by_link(tabs: Tabs) -> None:
     lena.element("create-space").click()
     lena.element("message-field").wait_for()
     assert lena.page.url.endswith("/spaces/harbour")
+    expect(lena.element("lane")).to_have_count(0)
+    expect(lena.page.get_by_role("button", name="How a model takes part")).to_have_count(1)
 
     link = invite(lena, "mara", "propose")
     address, _, fragment = link.partition("#")
@@ -107,6 +109,12 @@ def test_a_space_is_created_and_joined_by_link(tabs: Tabs) -> None:
     # Leaving keeps the token of a link; the list forgets it in two steps.
     mara.element("leave").click()
     row = mara.element("space-row").filter(has_text="harbour")
+    expect(row).to_contain_text("You left it")
+    expect(mara.element("forget-note")).to_contain_text("new link")
+    row.get_by_role("link").click()
+    mara.element("message-field").wait_for()
+    mara.element("home").click()
+    expect(row).to_contain_text("You are in it")
     row.get_by_role("button", name=re.compile("^Forget")).click()
     row.get_by_role("button", name="Forget", exact=True).click()
     assert mara.page.evaluate("() => localStorage.length") == 0

@@ -41,3 +41,6 @@ export function goTo(id: string | null): void {
   if (path !== location.pathname) history.pushState(null, "", path)
   dispatchEvent(new Event(CHANGED))
 }
+
+/** Whether only this computer can open addresses with this host. */
+export const isLoopback = (host: string): boolean => /^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(host)

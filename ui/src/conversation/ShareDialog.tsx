@@ -3,6 +3,7 @@ import { useEffect, useId, useState } from "react"
 
 import { client, errorMessage } from "../api/client"
 import type { Share, View } from "../api/types"
+import { isLoopback } from "../routes"
 import { formatDay } from "./days"
 import { Dialog } from "../primitives/Dialog"
 import { CopyButton } from "../text/CopyButton"
@@ -68,7 +69,8 @@ export default function ShareDialog({ conversation, title, views, onClose }: Pro
     <Dialog className="dialog" label={words.share.title} onClose={onClose}>
       <div className="dialog__inner share" data-testid="share-dialog">
         <h2 className="dialog__title">{words.share.title}</h2>
-        <p>{fill(words.share.lead, { chat: <bdi>{plain(title) || words.common.untitled}</bdi> })}</p>
+        <p>{fill(words.share.lead, { chat: <bdi>{plain(title) || words.common.untitled}</bdi> })} {words.share.files}</p>
+        {allowed && isLoopback(location.hostname) && <p className="share__note" data-testid="share-loopback">{fill(words.share.loopback, { address: <bdi>{location.host}</bdi> })}</p>}
         {!allowed && <p className="form-error" data-testid="share-off">{words.share.off}</p>}
         <div className="share__row">
           <label htmlFor={viewField}>{words.share.view}</label>

@@ -73,7 +73,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, ow
           </section>
         ))}
         {!list.loading && !list.error && list.rows.length === 0 && (
-          <p className="sidebar__empty">{list.resultQuery ? words.common.noResults : words.sidebar.empty}</p>
+          <p className="sidebar__empty">{list.resultQuery ? words.sidebar.noResults : words.sidebar.empty}</p>
         )}
         {list.error && (
           <p className="sidebar__empty" role="alert">

@@ -118,6 +118,7 @@ export function RoomView({ session, onLeave }: Props) {
   }
 
   const { me, capabilities, skew } = state
+  const alone = live && me !== null && !state.participants.some(({ id, present }) => present && id !== me)
   const room = useMemo<Room>(
     () => ({
       me, live, skew: -skew, colourOf, show,
@@ -191,7 +192,7 @@ export function RoomView({ session, onLeave }: Props) {
                   onSend={(text, more) => session.sendMessage(text, more)}
                   onDiscard={(id) => session.discard(id)}
                   onLive={() => session.live()}
-                  {...(live && me !== null && !state.participants.some(({ id, present }) => present && id !== me) && { onGuide: () => setGuiding(true) })}
+                  {...(alone && { onGuide: () => setGuiding(true) })}
                 />
               }
             />
@@ -201,7 +202,8 @@ export function RoomView({ session, onLeave }: Props) {
             {settled.view !== "main" && shown.length === 0 && (
               <div className="panes__none">
                 <p>{words.spaces.room.noLanes}</p>
-                <button type="button" className="text-button" data-testid="guide-lanes" onClick={() => setGuiding(true)}>{words.spaces.guide.title}</button>
+                {/* Whoever is alone reads it above the field. */}
+                {!alone && <button type="button" className="text-button" data-testid="guide-lanes" onClick={() => setGuiding(true)}>{words.spaces.guide.title}</button>}
               </div>
             )}
           </main>

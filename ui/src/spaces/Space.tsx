@@ -16,7 +16,7 @@ import { RoomView } from "./RoomView"
 import { SpaceList } from "./SpaceList"
 import { SpaceSession } from "./session"
 import type { Socket } from "./session"
-import { forgetToken, storedToken, storeToken } from "./tokens"
+import { forgetToken, setLeft, storedToken, storeToken } from "./tokens"
 import { words } from "../words"
 
 function openSocket(space: string): Socket {
@@ -38,6 +38,7 @@ export function Space({ name }: { name: string | null }) {
 
   useEffect(() => {
     if (space === null || token === null) return
+    setLeft(space, false)
     const made = new SpaceSession({ space, token, open: () => openSocket(space) })
     setSession(made)
     made.start()
@@ -52,7 +53,10 @@ export function Space({ name }: { name: string | null }) {
   const leave = useCallback((why: string | null) => {
     if (space !== null) forgetToken(space, why === null ? "tab" : undefined)
     // A token that the browser keeps: back to the list, where it can be forgotten.
-    if (space !== null && storedToken(space) !== null) return location.assign("/spaces")
+    if (space !== null && storedToken(space) !== null) {
+      setLeft(space, true)
+      return location.assign("/spaces")
+    }
     setToken(null)
     setProblem(why)
   }, [space])

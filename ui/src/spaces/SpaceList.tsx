@@ -13,7 +13,7 @@ import { JoinForm } from "./Join"
 import { NewSpaceDialog } from "./NewSpaceDialog"
 import { deleteSpace, mayCreateSpaces, ownSpaces } from "./owned"
 import type { SpaceRow } from "./owned"
-import { forgetToken, knownSpaces } from "./tokens"
+import { forgetToken, hasLeft, knownSpaces } from "./tokens"
 
 interface Props {
   onJoin: (space: string, token: string) => void
@@ -72,6 +72,7 @@ export function SpaceList({ onJoin }: Props) {
               </li>
             ))}
           </ul>
+          {known.length > 0 && <p className="space-list__note" data-testid="forget-note">{texts.forgetNote}</p>}
         </section>
         <section aria-label={texts.tokenTitle}>
           <h2 className="space-list__heading">{texts.tokenTitle}</h2>
@@ -102,7 +103,7 @@ function Delete({ name, onDelete }: { name: string; onDelete: () => Promise<void
 function Forget({ name, onForget }: { name: string; onForget: () => void }) {
   const [sure, setSure] = useState(false)
   const texts = words.spaces.list
-  if (!sure) return <><span className="space-list__here">{texts.here}</span><button type="button" className="text-button" aria-label={texts.forgetLabel(plain(name))} onClick={() => setSure(true)}>{texts.forget}</button></>
+  if (!sure) return <><span className="space-list__here">{hasLeft(name) ? texts.left : texts.here}</span><button type="button" className="text-button" aria-label={texts.forgetLabel(plain(name))} onClick={() => setSure(true)}>{texts.forget}</button></>
   return (
     <span className="space-list__sure" role="alert">
       {texts.forgetText}{" "}

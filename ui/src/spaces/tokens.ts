@@ -11,8 +11,14 @@ export const storedToken = (space: string): string | null =>
 
 export const storeToken = (space: string, token: string, keep: keyof typeof STORAGES): void => STORAGES[keep].set(KEY + space, token)
 
+/** That the user left the space, although the browser can enter it again. */
+const LEFT = "pellucid.left-space."
+export const hasLeft = (space: string): boolean => browserStorage.get(LEFT + space) !== null
+export const setLeft = (space: string, left: boolean): void => browserStorage.set(LEFT + space, left ? "1" : null)
+
 /** Forget the token, or only one that was typed. */
 export function forgetToken(space: string, only?: "tab"): void {
+  if (only !== "tab") setLeft(space, false)
   for (const storage of only === "tab" ? [tabStorage] : all) storage.set(KEY + space, null)
 }
 
