@@ -77,6 +77,36 @@ def test_chats_are_listed_opened_renamed_and_deleted(tab: Tab, model_script: Mod
     expect(tab.element("composer")).to_be_focused()
 
 
+def test_the_list_marks_a_chat_whose_answer_is_in_progress(tabs: Tabs, model_script: ModelScript) -> None:
+    """Also in another window, and after leaving the chat."""
+    one, other = tabs(), tabs()
+    other.open()
+    model_script.think("Hm.").say("Soon")
+    one.open_and_ask("About the moon")
+    expect(one.element("answer-text")).to_have_text("Soon")
+    for tab in (one, other):
+        mark = tab.element("conversation-item").filter(has_text="About the moon").get_by_test_id("answering")
+        expect(mark).to_be_visible()
+        expect(mark).to_have_accessible_name("An answer is being written")
+    one.element("new-chat").click()
+    expect(one.element("answering")).to_be_visible()
+    other.page.reload()
+    expect(other.element("answering")).to_be_visible()
+    model_script.end()
+    for tab in (one, other):
+        expect(tab.element("conversation-item")).to_have_count(1)
+        expect(tab.element("answering")).to_have_count(0)
+
+
+def test_a_mark_ends_with_the_answer_that_is_read(tab: Tab, model_script: ModelScript) -> None:
+    model_script.say("Soon")
+    tab.open_and_ask()
+    expect(tab.element("answering")).to_be_visible()
+    model_script.end()
+    tab.wait_finished()
+    expect(tab.element("answering")).to_have_count(0)
+
+
 def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     model_script.answer("Das Watt fällt trocken.", "A secret thought.")

@@ -221,6 +221,17 @@ async def test_chats_are_listed_by_last_update_and_pages_are_stable(store: Store
     assert await list_ids(store, after="none") == await list_ids(store, after="nul\0") == []
 
 
+async def test_a_list_says_which_chat_has_an_unfinished_turn(store: Store) -> None:
+    await add_turns(store, turn("evt_1"), turn("evt_2", chat="chat_2"))
+    running = turn("evt_3", "evt_1", updated_at=60.0)
+    await begin(store, running)
+    for query in (None, "question"):
+        page = await store.chats.list("ann", query=query)
+        assert {item.chat.id: item.is_active for item in page.chats} == {"chat_1": True, "chat_2": False}
+    await finish(store, running)
+    assert not any(item.is_active for item in (await store.chats.list("ann")).chats)
+
+
 async def test_a_deleted_chat_is_gone_and_its_running_turn_stores_nothing(store: Store) -> None:
     await add_turns(store, turn("a"), turn("b", "a"), turn("b2", "a"))
     await begin(store, turn("c", "b2"))

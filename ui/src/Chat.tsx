@@ -30,6 +30,7 @@ import { Shell } from "./shell/Shell"
 import { Sidebar } from "./shell/Sidebar"
 import { ChatController } from "./stream/ChatController"
 import { BusContext, useStore } from "./stream/hooks"
+import { isLive } from "./stream/pendingAnswer"
 import { ChatStore, eventOf } from "./stream/reducer"
 import { StreamingBus } from "./stream/streamingBus"
 import { StreamingSessionManager } from "./stream/StreamingSessionManager"
@@ -248,6 +249,11 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
             source={source}
             current={id}
             version={listVersion}
+            isAnswering={(row) => {
+              if (pending !== null && isLive(pending) && pending.conversation_id === row.id) return true
+              // What this page has read itself may have ended since the list was loaded.
+              return row.active !== undefined && (eventOf(state, row.active)?.status ?? "in_progress") === "in_progress"
+            }}
             onNew={() => chat.leaveFor(null)}
             onOpen={(conversation) => chat.leaveFor(conversation)}
             onDeleted={() => chat.leaveFor(null)}

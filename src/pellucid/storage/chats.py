@@ -97,6 +97,8 @@ class ChatListEntry(NamedTuple):
     snippet: str | None = None
     """Text around the match in the newest turn that contains the query. None: only the title matches, or the list was
     not a search."""
+    is_active: bool = False
+    """Whether the turn that is shown last is not finished."""
 
 
 class ChatPage(NamedTuple):
@@ -142,7 +144,12 @@ _SIBLINGS = Statement(
 
 _after_cursor = sa.tuple_(_H.c.updated_at, _H.c.id) < sa.tuple_(param("before_time", sa.Double), param("before_id"))
 _newest_first = (_H.c.updated_at.desc(), _H.c.id.desc())
-_page_query = sa.select(*_COLUMNS).where(
+_head_is_active = (
+    sa.exists()
+    .where(_R.c.owner == _H.c.owner, _R.c.id == _H.c.head, _R.c.status.in_(UNFINISHED), not_expired(_R))
+    .label("is_active")
+)
+_page_query = sa.select(*_COLUMNS, _head_is_active).where(
     _H.c.owner == OWNER,
     not_expired(_H),
     _after_cursor,
@@ -336,8 +343,9 @@ def _list(params: Params) -> Operation[ChatPage]:
 
 
 def _list_entry(row: Row, query: str | None) -> ChatListEntry:
-    text = row[len(_COLUMNS)] if query else None
-    return ChatListEntry(_chat_from_row(row), None if text is None else search.snippet(text, query or ""))
+    text = row[len(_COLUMNS) + 1] if query else None
+    snippet = None if text is None else search.snippet(text, query or "")
+    return ChatListEntry(_chat_from_row(row), snippet, bool(row[len(_COLUMNS)]))
 
 
 def _parse_cursor(cursor: str) -> tuple[float, str] | None:

@@ -289,6 +289,8 @@ export interface ConversationInfo {
   created_at: number
   updated_at: number
   snippet?: string
+  /** In a list: the answer that is in progress. */
+  active?: string
   instructions?: string
 }
 

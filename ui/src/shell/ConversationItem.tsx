@@ -11,6 +11,8 @@ import { words } from "../words"
 interface Props {
   row: ConversationInfo
   current: boolean
+  /** An answer is in progress. */
+  answering: boolean
   onOpen: () => void
   onRename: (title: string) => Promise<void>
   onDelete: () => void
@@ -18,7 +20,7 @@ interface Props {
   onShare?: () => void
 }
 
-export function ConversationItem({ row, current, onOpen, onRename, onDelete, onShare }: Props) {
+export function ConversationItem({ row, current, answering, onOpen, onRename, onDelete, onShare }: Props) {
   const [editing, setEditing] = useState(false)
   const [failed, setFailed] = useState(false)
   const field = useRef<HTMLInputElement>(null)
@@ -82,7 +84,10 @@ export function ConversationItem({ row, current, onOpen, onRename, onDelete, onS
           onOpen()
         }}
       >
-        <span className="chats__title" dir="auto">{plain(row.title) || words.common.untitled}</span>
+        <span className="chats__title">
+          {answering && <span className="chats__answering" role="img" data-testid="answering" aria-label={words.sidebar.answering} title={words.sidebar.answering} />}
+          <span dir="auto">{plain(row.title) || words.common.untitled}</span>
+        </span>
         {row.snippet && <span className="chats__snippet" dir="auto">{plain(row.snippet)}</span>}
         {failed && <span className="chats__failed">{words.sidebar.renameFailed}</span>}
       </a>

@@ -24,7 +24,7 @@ function groups(rows: readonly ConversationInfo[], isSearch: boolean): [string, 
   return [...byHeading]
 }
 
-export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, owner, shareableViews }: SidebarProps) {
+export function Sidebar({ source, current, version, isAnswering, onNew, onOpen, onDeleted, owner, shareableViews }: SidebarProps) {
   const [query, setQuery] = useState("")
   const settled = useDebounced(query.trim(), 250)
   const list = useConversations(source, settled, version)
@@ -63,6 +63,7 @@ export function Sidebar({ source, current, version, onNew, onOpen, onDeleted, ow
                   key={row.id}
                   row={row}
                   current={row.id === current}
+                  answering={isAnswering(row)}
                   onOpen={() => onOpen(row.id)}
                   onRename={(title) => list.rename(row.id, title)}
                   onDelete={() => setDeleting(row)}

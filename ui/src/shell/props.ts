@@ -1,7 +1,7 @@
 // Props of the components in shell/.
 import type { ReactNode } from "react"
 
-import type { ConversationPage, Effort, ModelInfo, View } from "../api/types"
+import type { ConversationInfo, ConversationPage, Effort, ModelInfo, View } from "../api/types"
 
 /** Data source of the list of chats: functions of the API client. */
 export interface ConversationSource {
@@ -16,6 +16,8 @@ export interface SidebarProps {
   current: string | null
   /** Changes when the list should be loaded again (a chat was created, answered or renamed). */
   version: number
+  /** Whether an answer in this chat is in progress. */
+  isAnswering: (row: ConversationInfo) => boolean
   onNew: () => void
   onOpen: (id: string) => void
   /** The open conversation was deleted. */

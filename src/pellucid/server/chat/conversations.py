@@ -79,6 +79,7 @@ class ConversationHandlers(Handlers):
             response_types.ConversationFound(
                 **response_types.listed_fields(match.chat),
                 snippet=UNSET if match.snippet is None else without_marks(match.snippet, query or ""),
+                active=match.chat.head if match.is_active and match.chat.head is not None else UNSET,
             )
             for match in page.chats
         ]

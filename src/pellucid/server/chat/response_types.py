@@ -42,6 +42,7 @@ class Conversation(ListedConversation, kw_only=True):
 
 class ConversationFound(ListedConversation, kw_only=True):
     snippet: str | UnsetType = UNSET
+    active: Annotated[str | UnsetType, Meta(description="The answer that is in progress.")] = UNSET
 
 
 class Conversations(msgspec.Struct):
