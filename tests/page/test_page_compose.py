@@ -480,3 +480,43 @@ def test_a_rejected_file_says_why_and_stays_for_a_retry(
     again = model_script.bodies[-1]
     assert again["model"] == page_server.models.names[OTHER]
     assert again["messages"][-1]["content"][0]["type"] == "image_url"
+
+
+def test_offline_the_page_says_so_and_offers_to_send_again(tab: Tab, model_script: ModelScript) -> None:
+    tab.allow("ERR_INTERNET_DISCONNECTED")
+    model_script.answer("Hello.")
+    tab.open_and_ask("Hello?")
+    tab.wait_finished()
+    tab.context.set_offline(True)
+    try:
+        expect(tab.element("offline")).to_contain_text("offline")
+        tab.ask("Why?")
+        failure = tab.element("error-state")
+        expect(failure).to_contain_text("could not be sent")
+        expect(failure).to_contain_text("You were offline")
+        assert len(model_script.calls) == 1
+    finally:
+        tab.context.set_offline(False)
+    expect(tab.element("offline")).to_have_count(0)
+    retry = failure.get_by_test_id("retry")
+    expect(retry).to_be_focused()
+    model_script.answer("Because.")
+    retry.press("Enter")
+    expect(tab.element("answer-text").last).to_have_text("Because.")
+
+
+def test_back_online_a_question_that_is_being_written_keeps_the_focus(tab: Tab, model_script: ModelScript) -> None:
+    """Also if the code that shows a chat could not be loaded before."""
+    tab.allow("ERR_INTERNET_DISCONNECTED")
+    tab.open()
+    tab.context.set_offline(True)
+    try:
+        tab.ask("Why?")
+        expect(tab.element("composer")).to_have_value("")
+        tab.element("composer").fill("And then?")
+    finally:
+        tab.context.set_offline(False)
+    expect(tab.element("error-state")).to_contain_text("could not be sent")
+    expect(tab.element("composer")).to_be_focused()
+    expect(tab.element("composer")).to_have_value("And then?")
+    assert not model_script.calls

@@ -4,6 +4,7 @@ import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState, useS
 import { ApiError, client, errorMessage } from "./api/client"
 import type { Effort, Models } from "./api/types"
 import { Announcer } from "./chat/Announcer"
+import type { Conversation as ConversationType } from "./chat/Conversation"
 import { ErrorState } from "./primitives/ErrorState"
 import { answerText, CurrencyContext } from "./chat/format"
 import { turnsOf } from "./chat/turns"
@@ -23,6 +24,7 @@ import { LostModel } from "./compose/LostModel"
 import { Composer } from "./compose/Composer"
 import type { ComposerHandle } from "./compose/Composer"
 import { EmptyState } from "./shell/EmptyState"
+import { Offline } from "./shell/Offline"
 import { Pickers } from "./shell/Pickers"
 import type { SidebarProps } from "./shell/props"
 import { SpaceIcon } from "./primitives/icons"
@@ -46,7 +48,15 @@ const HelpSheet = lazy(() => import("./compose/HelpSheet").then(({ HelpSheet }) 
 const NewSpaceDialog = lazy(() => import("./spaces/NewSpaceDialog").then(({ NewSpaceDialog }) => ({ default: NewSpaceDialog })))
 
 /** Not part of the first load: the page for a first question has no conversation yet. */
-const loadConversation = () => import("./chat/Conversation").then(({ Conversation }) => ({ default: Conversation }))
+const loadConversation = async (): Promise<{ default: typeof ConversationType }> => {
+  try {
+    return { default: (await import("./chat/Conversation")).Conversation }
+  } catch (error) {
+    if (navigator.onLine) throw error
+    await new Promise((done) => addEventListener("online", done, { once: true }))
+    return loadConversation()
+  }
+}
 const Conversation = lazy(loadConversation)
 
 interface Props {
@@ -263,6 +273,7 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
         }
         foot={
           <>
+            <Offline />
             {problem !== null && <ErrorState title={words.chat.requestFailed} message={problem} />}
             {tools.unknown && tools.failed && <ErrorState title={words.compose.toolsFailed} message="" onRetry={tools.load} />}
             {followUp !== null && (

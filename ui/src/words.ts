@@ -33,9 +33,13 @@ export const words = {
     broken: "Something went wrong on this page.",
     brokenMore: "Nothing is lost: your questions and the answers are stored.",
     reload: "Reload",
+    offline: "You are offline. You can go on writing, and send it when the connection is back.",
+    /** Pellucid runs on this computer. */
+    offlineHere: "This computer is offline. Models elsewhere cannot be reached.",
   },
   gateway: {
     unreachable: "Pellucid cannot be reached. Check your connection and try again.",
+    offline: "You were offline. Try again when the connection is back.",
     unreadable: "Pellucid’s response could not be read.",
     status: (status: number) => `Pellucid answered with an error (${status}).`,
     byStatus: {

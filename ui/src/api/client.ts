@@ -67,7 +67,7 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
     response = await fetch(path, { credentials: "same-origin", ...init, headers })
   } catch (error) {
     if (init.signal?.aborted) throw error
-    throw new ApiError(words.gateway.unreachable, 0)
+    throw new ApiError(navigator.onLine ? words.gateway.unreachable : words.gateway.offline, 0)
   }
   if (!response.ok) {
     const error = await toApiError(response)

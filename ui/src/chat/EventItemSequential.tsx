@@ -77,9 +77,19 @@ function FinalError({ event, busy, onRetry }: { event: Answer; busy: boolean; on
 
 function LiveError({ eventId, pending, onRetry }: { eventId: string; pending: PendingAnswer; onRetry?: () => void }) {
   const message = useLiveMessage(eventId)
+  const retry = useRef<HTMLButtonElement>(null)
+  useEffect(() => {
+    // The next thing to do when the connection is back, unless another question is being written.
+    const offer = () => {
+      const { activeElement: now } = document
+      if (now === document.body || (now instanceof HTMLTextAreaElement && now.value === "")) retry.current?.focus()
+    }
+    addEventListener("online", offer)
+    return () => removeEventListener("online", offer)
+  }, [])
   if (pending.conflict) return <Conflict pending={pending} kind={pending.conflict} />
   if (!isLive(pending)) {
-    return <ErrorState title={failureTitle(pending, message?.error !== undefined)} {...(pending.error && { message: pending.error })} {...(onRetry && { onRetry })} />
+    return <ErrorState title={failureTitle(pending, message?.error !== undefined)} retryButton={retry} {...(pending.error && { message: pending.error })} {...(onRetry && { onRetry })} />
   }
   if (message?.cancelled) return <ErrorState title={words.answer.ends.cancelled} />
   if (message?.error !== undefined) return <ErrorState title={words.answer.ends.failed} message={message.error} />

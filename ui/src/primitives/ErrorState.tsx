@@ -1,4 +1,6 @@
 // An error message with an optional retry button.
+import type { Ref } from "react"
+
 import { visible } from "../text/visible"
 import { words } from "../words"
 
@@ -10,12 +12,13 @@ interface Props {
   /** The label of the button. */
   retry?: string
   onRetry?: () => void
+  retryButton?: Ref<HTMLButtonElement>
   /** The label of a second button. */
   other?: string
   onOther?: () => void
 }
 
-export function ErrorState({ title, message, busy = false, retry = words.common.tryAgain, onRetry, other, onOther }: Props) {
+export function ErrorState({ title, message, busy = false, retry = words.common.tryAgain, onRetry, retryButton, other, onOther }: Props) {
   return (
     <div className="error-state" data-testid="error-state" role="alert">
       <div className="error-state__text">
@@ -25,7 +28,7 @@ export function ErrorState({ title, message, busy = false, retry = words.common.
       {(onOther ?? onRetry) && (
         <div className="error-state__choices">
           {onOther && <button type="button" className="button" data-testid="retry-other" onClick={onOther}>{other}</button>}
-          {onRetry && <button type="button" className="button" data-testid="retry" disabled={busy} onClick={onRetry}>{retry}</button>}
+          {onRetry && <button ref={retryButton} type="button" className="button" data-testid="retry" disabled={busy} onClick={onRetry}>{retry}</button>}
         </div>
       )}
     </div>
