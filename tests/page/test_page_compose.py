@@ -482,6 +482,26 @@ def test_a_rejected_file_says_why_and_stays_for_a_retry(
     assert again["messages"][-1]["content"][0]["type"] == "image_url"
 
 
+def test_after_a_reload_the_names_of_lost_files_stand_where_they_were(tab: Tab, model_script: ModelScript) -> None:
+    tab.open()
+    tab.element("composer").fill("What is it?")
+    tab.element("file-input").set_input_files([file("notes.md", b"# Notes", "text/markdown")])
+    expect(tab.element("attached-file")).to_have_count(1)
+    expect(tab.element("lost-files")).to_have_count(0)
+    tab.page.reload()
+    expect(tab.element("composer")).to_have_value("What is it?")
+    expect(tab.element("lost-files")).to_contain_text("notes.md")
+    tab.element("file-input").set_input_files([file("notes.md", b"# Notes", "text/markdown")])
+    expect(tab.element("attached-file")).to_have_count(1)
+    expect(tab.element("lost-files")).to_have_count(0)
+    model_script.answer("Notes.")
+    tab.element("send").click()
+    tab.wait_finished()
+    tab.page.reload()
+    tab.element("copy").wait_for()
+    expect(tab.element("lost-files")).to_have_count(0)
+
+
 def test_offline_the_page_says_so_and_offers_to_send_again(tab: Tab, model_script: ModelScript) -> None:
     tab.allow("ERR_INTERNET_DISCONNECTED")
     model_script.answer("Hello.")

@@ -24,6 +24,7 @@ import { LostModel } from "./compose/LostModel"
 import { Composer } from "./compose/Composer"
 import type { ComposerHandle } from "./compose/Composer"
 import { EmptyState } from "./shell/EmptyState"
+import { LostFiles } from "./shell/LostFiles"
 import { Offline } from "./shell/Offline"
 import { Pickers } from "./shell/Pickers"
 import type { SidebarProps } from "./shell/props"
@@ -173,8 +174,16 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
   // The gateway has the instructions of a chat that it knows; until then, this page has them.
   const instructions = info ? info.instructions ?? "" : shown.instructions
 
-  const onDraft = useCallback((draft: QuestionDraft) => drafts.keep(id, draft), [drafts, id])
+  const [lostFiles, setLostFiles] = useState<readonly string[]>([])
+  const onDraft = useCallback(
+    (draft: QuestionDraft) => {
+      drafts.keep(id, draft)
+      setLostFiles(drafts.lostFiles(id))
+    },
+    [drafts, id],
+  )
   const initial = useMemo(() => drafts.of(id), [drafts, key])
+  useEffect(() => setLostFiles(drafts.lostFiles(id)), [drafts, id, key])
   /** Put a question back into the field, after what is there. */
   const giveBack = (question: QuestionDraft | null) => {
     if (question !== null) composer.current?.insert(question)
@@ -292,6 +301,17 @@ export function Chat({ drafts, mayCreateSpaces, owner, onSignedOut }: Props) {
             )}
             {lost !== undefined && chosen && (
               <LostModel lost={lost} other={chosen.id} onOther={() => choose({ model: chosen.id })} onConnect={onConnect} />
+            )}
+            {lostFiles.length > 0 && (
+              <LostFiles
+                names={lostFiles}
+                onAttach={() => composer.current?.pick()}
+                onDismiss={() => {
+                  drafts.forgetLostFiles(id)
+                  setLostFiles([])
+                  composer.current?.focus()
+                }}
+              />
             )}
             <Composer
               ref={composer}

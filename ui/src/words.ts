@@ -312,6 +312,11 @@ export const words = {
       help: "Show this list",
     },
   },
+  lostFiles: {
+    text: (names: string, count: number) => `${plural(count, "This file was", "These files were")} attached before the page was loaded again: ${names}`,
+    attach: "Attach again",
+    dismiss: "Dismiss",
+  },
   lostModel: {
     text: (model: string) => `${model} is not available here any more. Who should answer from now on?`,
     other: (model: string) => `Continue with ${model}`,

@@ -166,6 +166,29 @@ describe("drafts", () => {
     expect(text(new Drafts("ann"), "chat_2")).toBe("")
   })
 
+  it("have the names of files that an earlier page had, until others are attached or the question is sent", () => {
+    const before = new Drafts("ann")
+    before.keep("chat_1", { text: "What is it?", files: [attached({ name: "map.png" })] })
+    before.keep("chat_2", { text: "", files: [attached({ name: "notes.txt" })] })
+    expect(before.lostFiles("chat_1")).toEqual([])
+    const drafts = new Drafts("ann")
+    expect([drafts.lostFiles("chat_1"), drafts.lostFiles("chat_2")]).toEqual([["map.png"], ["notes.txt"]])
+    drafts.keep("chat_1", { text: "What is it now?", files: [] })
+    expect(drafts.lostFiles("chat_1")).toEqual(["map.png"])
+    drafts.keep("chat_1", { text: "What is it now?", files: [attached({ name: "other.png" })] })
+    expect(drafts.lostFiles("chat_1")).toEqual([])
+    drafts.keep("chat_1", { text: "What is it now?", files: [] })
+    expect(drafts.lostFiles("chat_1")).toEqual([])
+    drafts.forgetLostFiles("chat_2")
+    drafts.keep("chat_1", { text: "", files: [] })
+    expect(localStorage.length).toBe(0)
+    // One that was being sent.
+    drafts.hold("chat_3", { text: "", files: [attached({ name: "sent.png" })] })
+    const again = new Drafts("ann")
+    expect(again.of("chat_3")).toEqual({ text: "", files: [] })
+    expect(again.lostFiles("chat_3")).toEqual(["sent.png"])
+  })
+
   it("of another owner are deleted unread", () => {
     new Drafts("ann").keep(null, { text: "secret", files: [] })
     expect(text(new Drafts("bob"), null)).toBe("")

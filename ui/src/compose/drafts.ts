@@ -1,5 +1,5 @@
-// Questions that were written and not sent, for each chat: texts in the browser's storage, files only in this page. One
-// that is being sent is held until the gateway has it: after a reload, it is in the field again.
+// Questions that were written and not sent, for each chat: texts and the names of files in the browser's storage, files
+// only in this page. One that is being sent is held until the gateway has it: after a reload, it is in the field again.
 // They belong to one owner: those of another one are deleted unread, and signing out deletes all.
 import { browserStorage } from "../storage"
 import type { BrowserStorage } from "../storage"
@@ -13,9 +13,17 @@ const heldId = (chat: string | null) => `held ${chat ?? ""}`
 
 interface Stored {
   owner: string
-  /** Chat and text, the oldest first. The chat without an id is the new one. */
-  texts: [string, string][]
+  /** The oldest first. The chat without an id is the new one. */
+  texts: Entry[]
 }
+
+/** Chat, text, and the names of attached files. */
+type Entry = [chat: string, text: string, names?: readonly string[]]
+
+const NO_NAMES: readonly string[] = []
+const MAX_NAMES = 20
+const MAX_NAME_CHARACTERS = 200
+const namesOf = (files: readonly QuestionFile[]) => files.slice(0, MAX_NAMES).map(({ name }) => name.slice(0, MAX_NAME_CHARACTERS))
 
 export class Drafts {
   private readonly files = new Map<string, readonly QuestionFile[]>()
@@ -31,11 +39,22 @@ export class Drafts {
 
   of(chat: string | null): QuestionDraft {
     const held = this.get(heldId(chat))
-    if (held.text !== "" || held.files.length > 0) {
+    const lost = this.lostFiles(heldId(chat))
+    if (held.text !== "" || held.files.length > 0 || lost.length > 0) {
       this.release(chat)
-      this.keep(chat, joinQuestions(held, this.get(chat)))
+      this.put(chat, joinQuestions(held, this.get(chat)), [...lost, ...this.lostFiles(chat)])
     }
     return this.get(chat)
+  }
+
+  /** The names of the files that an earlier page had. */
+  lostFiles(chat: string | null): readonly string[] {
+    const id = chat ?? ""
+    return this.files.has(id) ? NO_NAMES : (this.read().find(([one]) => one === id)?.[2] ?? NO_NAMES)
+  }
+
+  forgetLostFiles(chat: string | null): void {
+    this.put(chat, this.get(chat), NO_NAMES)
   }
 
   /** Keep a question that is being sent. */
@@ -58,15 +77,23 @@ export class Drafts {
     this.keep(chat, joinQuestions(this.of(chat), question))
   }
 
-  keep(chat: string | null, { text, files }: QuestionDraft): void {
+  keep(chat: string | null, question: QuestionDraft): void {
+    // A question without text and files was sent, or given up.
+    this.put(chat, question, question.text.trim() === "" ? NO_NAMES : this.lostFiles(chat))
+  }
+
+  private put(chat: string | null, { text, files }: QuestionDraft, lost: readonly string[]): void {
     const id = chat ?? ""
     if (this.closed) return
     if (files.length > 0) this.files.set(id, files)
     else this.files.delete(id)
     const before = this.read()
-    if ((before.find(([one]) => one === id)?.[1] ?? "") === text) return
+    const names = files.length > 0 ? namesOf(files) : lost
+    const known = before.find(([one]) => one === id)
+    if ((known?.[1] ?? "") === text && (known?.[2] ?? NO_NAMES).join("\n") === names.join("\n")) return
     const rest = before.filter(([one]) => one !== id)
-    this.write(text.trim() === "" ? rest : newestWithinBounds([...rest, [id, text]]))
+    const isEmpty = text.trim() === "" && names.length === 0
+    this.write(isEmpty ? rest : newestWithinBounds([...rest, names.length > 0 ? [id, text, names] : [id, text]]))
   }
 
   /** Delete all; what a component writes afterwards is not stored. */
@@ -76,19 +103,21 @@ export class Drafts {
     this.storage.set(STORAGE_KEY, null)
   }
 
-  private read(): [string, string][] {
+  private read(): Entry[] {
     const stored = this.storage.getJson(STORAGE_KEY) as Stored | null
     if (stored?.owner !== this.owner || !Array.isArray(stored.texts)) return []
-    return stored.texts.filter((one) => Array.isArray(one) && typeof one[0] === "string" && typeof one[1] === "string")
+    return stored.texts
+      .filter((one) => Array.isArray(one) && typeof one[0] === "string" && typeof one[1] === "string")
+      .map(([id, text, names]) => (Array.isArray(names) && names.every((name) => typeof name === "string") ? [id, text, names] : [id, text]))
   }
 
-  private write(texts: [string, string][]): void {
+  private write(texts: Entry[]): void {
     this.storage.set(STORAGE_KEY, texts.length === 0 ? null : JSON.stringify({ owner: this.owner, texts } satisfies Stored))
   }
 }
 
 /** The newest drafts that fit; the last one only if it fits alone. */
-function newestWithinBounds(texts: [string, string][]): [string, string][] {
+function newestWithinBounds(texts: Entry[]): Entry[] {
   let left = MAX_CHARACTERS
   return texts
     .toReversed()
