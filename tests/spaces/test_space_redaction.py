@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pellucid.envelopes import EnvelopeError
 from pellucid.errors import RequestError
 from pellucid.spaces.runtime.redaction import PatternFinder
 from pellucid.spaces.runtime.settings import read_settings
@@ -90,13 +92,49 @@ def test_redacted_text_is_neither_delivered_nor_stored() -> None:
             await eventually(lambda: len(mine.of("chat")) == 2)
             assert len({one["seq"] for one in mine.of("chat")}) == 1
             assert mine.of("chat")[0]["payload"]["text"] == "use [redacted:key]!"
-            for named in (frame("chat", {"text": "a"}, id=secret), frame("chat", {"text": "a"}, context=f"a/{secret}")):
-                await bob.receive(named)
+            for field, name in [("id", secret), ("context", f"a/{secret}")]:
+                await bob.receive(frame("chat", {"text": "a"}, **{field: name}))
             await eventually(lambda: len(mine.of("system/error")) == 2)
             assert {one["payload"]["code"] for one in mine.of("system/error")} == {"redacted_name"}
             log = await whole_log(space)
             assert log[-1].note.count(b'"redacted":["key"]') == 1
             everything = b"".join([repr(log).encode(), *(one.text for one in mine.frames + others.frames)])
             assert secret.encode() not in everything
+
+    asyncio.run(scene())
+
+
+def test_an_envelope_with_a_match_in_a_name_is_refused() -> None:
+    secret = "sk-0123456789abcdef"
+
+    async def scene() -> None:
+        async with opened(settings={"redact": [{"name": "key", "pattern": "sk-[0-9a-f]{8,}"}]}) as (_, space, _store):
+            _, others = await join_space(space, "dee")
+            named: list[dict[str, Any]] = [
+                {"id": secret},
+                {"kind": f"chat/{secret}"},
+                {"to": ["dee", secret]},
+                {"correlation_id": ["m", secret]},
+                {"context": f"a/{secret}"},
+            ]
+            for fields in named:
+                with pytest.raises(EnvelopeError) as refused:
+                    await space.post("ada", frame(**{"kind": "chat", "payload": {"text": "a"}, **fields}))
+                assert (refused.value.info.code, refused.value.info.param) == ("redacted_name", next(iter(fields)))
+                assert secret not in refused.value.info.message
+            everything = b"".join([repr(await whole_log(space)).encode(), *(one.text for one in others.frames)])
+            assert secret.encode() not in everything
+
+    asyncio.run(scene())
+
+
+def test_an_id_that_the_gateway_generated_can_be_answered_whatever_the_patterns_are() -> None:
+    async def scene() -> None:
+        async with opened(settings={"redact": [{"name": "number", "pattern": "[0-9a-f]{4,}"}]}) as (_, space, _store):
+            started = (await space.post("bob", frame("reasoning/start", {"message": "hm"}))).stored.envelope
+            await space.post("bob", frame("reasoning/thought", {"message": "hm"}, context=started.id))
+            await space.post("ada", frame("chat", {"text": "why?"}, correlation_id=[started.id]))
+            with pytest.raises(EnvelopeError):
+                await space.post("ada", frame("chat", {"text": "why?"}, correlation_id=["r-20261129"]))
 
     asyncio.run(scene())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import secrets
 
 _random = random.Random(os.urandom(32))
@@ -23,6 +24,10 @@ if hasattr(os, "register_at_fork"):
 def new_id() -> str:
     """Return a new envelope id."""
     return f"env-{_random.getrandbits(128):032x}"
+
+
+NEW_ID = re.compile(r"env-[0-9a-f]{32}")
+"""The form of new ids."""
 
 
 TOKEN_PREFIX = "pst_"

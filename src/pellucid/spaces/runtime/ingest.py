@@ -288,7 +288,13 @@ class Ingest:
             raise
         self._charge(participant, envelope.family, size, envelope)
         redactor, has_sender_id = self._configuration.redactor, envelope.id != defaults.id
-        redactor.check_names(id=envelope.id if has_sender_id else None, context=envelope.context)
+        redactor.check_names(
+            id=[envelope.id] if has_sender_id else [],
+            kind=[envelope.kind],
+            to=envelope.to,
+            correlation_id=envelope.correlation_id,
+            context=[envelope.context or ""],
+        )
         envelope, redacted = redactor.redact(envelope)
         return WriteRequest(
             envelope=envelope,

@@ -4,7 +4,8 @@
     envelope, names = redactor.redact(envelope)          # "… [redacted:key] …", ("key",)
 
 The patterns (RE2's, see `envelopes.regex`) are searched in every string of a payload and of an envelope's unknown
-fields, keys included. A name that a sender chose (an id, the path of a context) is refused if one matches. The time is
+fields, keys included. A name that a sender wrote (an id, the kind, a recipient, the path of a context) is refused if
+one matches, because a part of a name cannot be replaced. Names that the gateway generated are not searched. The time is
 bounded: if a pattern cannot be decided in a string within `MAX_MATCH_SECONDS`, the whole string is removed.
 """
 
@@ -21,6 +22,7 @@ from ...envelopes import Envelope
 from ...envelopes.envelope import field_error
 from ...envelopes.regex import Regex, RegexError
 from ...errors import RequestError
+from .ids import NEW_ID
 
 MAX_MATCH_SECONDS = 0.05
 """CPU time of one pattern in one string."""
@@ -86,15 +88,21 @@ class PatternRedactor:
         }
         return (replace(envelope, **clean), tuple(matched)) if matched else (envelope, ())
 
-    def check_names(self, **names: str | None) -> None:
-        """Refuse names in which a rule matches: an id, or the path of a context. They are in every reference.
+    def check_names(self, **names: Iterable[str]) -> None:
+        """Refuse an envelope if a rule matches in one of its names.
+
+        Args:
+            names: The names, by field.
 
         Raises:
             EnvelopeError: If a rule matches.
         """
-        for field, name in names.items():
+        if not self._rules:
+            return
+        for field, texts in names.items():
             matched: dict[str, None] = {}
-            self._redact_text(name or "", matched)
+            for text in texts:
+                self._redact_text(NEW_ID.sub("", text), matched)
             for rule in matched:
                 raise field_error(
                     field,
