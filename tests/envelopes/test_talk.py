@@ -34,10 +34,11 @@ def send(
     people: tuple[str, ...] = PEOPLE,
     at: int = 0,
 ) -> bool:
-    """Send an envelope; return whether it is accepted."""
-    if talk.refusal(one, one.context, (space, context), people, at, is_awaited=one.correlation_id == ("open",)):
+    """Send an envelope; return whether it is accepted. It ends something if it refers to what is `open`."""
+    ends = one.correlation_id == ("open",)
+    if talk.refusal(one, one.context, (space, context), people, at, ends=ends):
         return False
-    talk.apply(one, one.context, people, at, is_awaited=one.correlation_id == ("open",))
+    talk.apply(one, one.context, people, at, ends=ends)
     return True
 
 
@@ -56,17 +57,16 @@ def test_agents_have_so_many_turns_until_a_person_writes() -> None:
 @pytest.mark.parametrize(
     ("kind", "payload"),
     [
-        (kinds.CONCLUSION, {}),
-        (kinds.CANCEL, {}),
         (kinds.WITHDRAW, {}),
         (kinds.REJECT, {}),
         (kinds.REQUEST, {"method": "tools/list"}),
-        (kinds.REQUEST, {"method": "notifications/cancelled"}),
+        (kinds.REQUEST, {"method": "notifications/tools/list_changed", "jsonrpc": "2.0", "id": "r-1"}),
+        (kinds.REQUEST, {"method": "notifications/cancelled", "params": {"requestId": 7}}),
         (kinds.CHAT_ACK, {}),
-        ("participant/status", {}),
+        ("participant/status", {"tokens": 17, "max_tokens": 100}),
     ],
 )
-def test_what_ends_or_answers_is_neither_counted_nor_refused(kind: str, payload: dict[str, Any]) -> None:
+def test_what_settles_or_says_nothing_is_neither_counted_nor_refused(kind: str, payload: dict[str, Any]) -> None:
     talk, limits = Talk(), TalkLimits(turns=1, tokens=1)
     assert send(talk, envelope(kind, context="r", **payload), limits, limits)
     assert talk.state.space.turns == talk.state.space.tokens == 0
@@ -75,13 +75,15 @@ def test_what_ends_or_answers_is_neither_counted_nor_refused(kind: str, payload:
     assert send(talk, envelope(kind, context="r", **payload), limits, limits)
 
 
-def test_an_answer_to_an_open_request_is_neither_counted_nor_refused() -> None:
+@pytest.mark.parametrize("kind", [kinds.RESPONSE, kinds.CONCLUSION, kinds.CANCEL])
+def test_what_ends_something_open_is_neither_counted_nor_refused(kind: str) -> None:
     talk, limits = Talk(), TalkLimits(turns=1)
-    answer = replace(envelope(kinds.RESPONSE, result="long text"), correlation_id=("open",))
-    assert send(talk, answer, limits)
+    end = replace(envelope(kind, context="r", message="long text"), correlation_id=("open",))
+    assert send(talk, end, limits, limits)
+    assert talk.state.space.turns == talk.state.space.tokens == 0
     assert send(talk, chat(), limits)
-    assert send(talk, answer, limits)
-    assert not send(talk, replace(answer, correlation_id=("closed",)), limits)
+    assert send(talk, end, limits, limits)
+    assert not send(talk, replace(end, correlation_id=("closed",)), limits, limits)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +97,18 @@ def test_an_answer_to_an_open_request_is_neither_counted_nor_refused() -> None:
         (kinds.REQUEST, {"method": "prompts/get", "params": {"text": "and you?"}}),
         (kinds.REQUEST, {"method": "tools/list", "params": {"cursor": "and you?"}}),
         (kinds.REQUEST, {"method": "notifications/cancelled", "params": {"reason": "and you?"}}),
+        (kinds.REQUEST, {"method": "tools/list", "note": "and you?"}),
+        (kinds.REQUEST, {"method": "ping", "id": "and you?"}),
+        (kinds.REQUEST, {"method": "ping", "params": {"and you?": 1}}),
         (kinds.RESPONSE, {"result": "and you?"}),
+        (kinds.CONCLUSION, {"message": "and you?"}),
+        (kinds.CANCEL, {"reason": "and you?"}),
         (kinds.CHAT_ACK, {"text": "and you?"}),
         (kinds.CHAT_CANCEL, {"reason": "and you?"}),
         (kinds.GRANT_ACK, {"status": "and you?"}),
         (kinds.SHARE, {"participants": ["bee"], "reason": "and you?"}),
         ("participant/status", {"status": {"text": ["and you?"]}}),
+        ("participant/status", {"and you?": 1}),
         ("mcp/other", {}),
         ("acme/ping", {}),
         ("chat/shout", {}),
@@ -110,6 +118,23 @@ def test_whatever_others_may_react_to_is_refused_at_the_limit(kind: str, payload
     talk, limits = Talk(), TalkLimits(turns=1)
     assert send(talk, chat(), limits)
     assert not send(talk, envelope(kind, context="r", **payload), limits)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"id": "and you?"},
+        {"correlation_id": ("m", "and you?")},
+        {"extra": {"note": "and you?"}},
+        {"context_operation": {"and you?": "push"}},
+    ],
+)
+def test_words_outside_of_a_payload_count(fields: dict[str, Any]) -> None:
+    talk = Talk()
+    status = replace(envelope("participant/status", tokens=17), **fields)
+    assert send(talk, status)
+    assert (talk.state.space.turns, talk.state.space.tokens >= 2) == (1, True)
+    assert not send(talk, status, TalkLimits(turns=1))
 
 
 def test_thoughts_are_turns_of_their_context_only_and_nested_ones_count_for_the_outermost() -> None:

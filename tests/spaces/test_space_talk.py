@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from pellucid.errors import PellucidError
 from pellucid.relay import open_relay
 from pellucid.spaces.runtime.settings import read_settings
 from pellucid.spaces.runtime.space import Space
+from pellucid.spaces.runtime.state import SpaceState
 from tests.spaces.space_kit import chat, frame, join_space, opened, opened_store, replica, whole_log
 from tests.spaces.test_space_replicas import two_replicas
 from tests.waiting import eventually
@@ -96,6 +98,34 @@ def test_an_agent_at_its_limit_says_nothing_in_other_kinds() -> None:
                 frame("participant/status", {"ready": True}),
             ]
             assert [await post(space, "bob", one) for one in quiet] == [None] * 3
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("mode", ["strict", "flag", "off"])
+def test_at_a_limit_only_what_is_open_ends(mode: str) -> None:
+    async def scene() -> None:
+        settings = {"reasoning": mode, "talk": {"turns": 2, **PEOPLE}, "always": ["participant/*"]}
+        async with opened(settings=settings) as (_, space, _):
+            for start in (frame("reasoning/start", id="r"), frame("reasoning/start", id="s", context="r")):
+                assert await post(space, "bob", start) is None
+            assert [await post(space, "bob", chat("hm")) for _ in "abc"] == [None, None, "talk_limit"]
+            # A context without a start.
+            assert await post(space, "bob", frame("participant/status", {"tokens": 1}, context="named")) is None
+
+            async def end(kind: str, *contexts: str) -> list[str | None]:
+                return [await post(space, "bob", frame(kind, {"message": "so"}, context=one)) for one in contexts]
+
+            assert await end("reasoning/conclusion", "never", "named") == ["talk_limit"] * 2
+            assert await end("reasoning/cancel", "never", "named") == ["talk_limit"] * 2
+            # After its cancel a context takes one conclusion.
+            assert await end("reasoning/cancel", "r/s", "r/s") == [None, "talk_limit"]
+            assert await end("reasoning/conclusion", "r/s", "r/s") == [None, "talk_limit"]
+            assert await end("reasoning/conclusion", "r", "r") == [None, "talk_limit"]
+            again = SpaceState(read_settings(settings))
+            for one in await whole_log(space):
+                again.replay(one)
+            assert (again.talk.state.space.turns, again.talk.state.contexts["r"].turns) == (2, 0)
 
     asyncio.run(scene())
 

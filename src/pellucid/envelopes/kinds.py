@@ -151,9 +151,9 @@ class EnvelopeKind(NamedTuple):
     proposal_status: Literal["fulfilled", "rejected", "withdrawn"] | None = None
     """The status that it gives to a proposal to which it correlates."""
     label: Label = Label()
-    talk: Literal["turn", "thought", "reply", "text"] | None = None
-    """How it counts towards the limits of agents' talk (see `talk`). A `reply` is a turn unless it answers an open
-    request, `text` is one if it has any. None: it does not count, and is never refused by them.
+    talk: Literal["turn", "thought", "end", "text"] | None = None
+    """How it counts towards the limits of agents' talk (see `talk`). An `end` is a turn unless it ends something open,
+    `text` is one if it has any. None: it does not count, and is never refused by them.
     """
 
 
@@ -216,7 +216,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             act="conclusion",
             more_text_fields=("decision", "key_factors", "recommendation"),
             label=_STEP._replace(mark="╰", style="dim bold", content="conclusion"),
-            talk=None,
+            talk="end",
         ),
         _REASONING._replace(
             name=CANCEL,
@@ -224,7 +224,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             act="cancel",
             input_field="reason",
             label=_STEP._replace(mark="╰", style="red", content="reason", prefix="cancelled"),
-            talk=None,
+            talk="end",
         ),
         _REASONING._replace(
             name=SHARE,
@@ -241,9 +241,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             proposal_status="fulfilled",
             label=Label("→", "", "call"),
         ),
-        _MCP._replace(
-            name=RESPONSE, payload=p.McpResponse, link="answer", label=Label("←", "", "result"), talk="reply"
-        ),
+        _MCP._replace(name=RESPONSE, payload=p.McpResponse, link="answer", label=Label("←", "", "result"), talk="end"),
         _MCP._replace(name=PROPOSAL, payload=p.McpRequest, link="call", label=Label("⇢", "bold", "call", "proposes ")),
         _MCP._replace(
             name=WITHDRAW,

@@ -190,6 +190,19 @@ class Lifecycle:
             return LifecycleEffect()
         return self.apply(envelope, case, time_ms)
 
+    def ends(self, envelope: Envelope) -> bool:
+        """Check whether the next envelope ends a context that a start opened, or concludes it after a cancel.
+
+        An implicit context ends by silence.
+        """
+        if kinds.kind_of(envelope.kind).act not in ("conclusion", "cancel"):
+            return False
+        try:
+            case = self._classify(envelope)
+        except EnvelopeError:
+            return False
+        return case.move in ("conclude", "cancel", "close") and case.nearest is not None and not case.nearest.implicit
+
     def unknown_names(self, envelope: Envelope) -> NameSet:
         """Return the names that only the history knows, for `check`."""
         ids = {name for name in referenced_ids(envelope) if not self.contexts.knows(name)}

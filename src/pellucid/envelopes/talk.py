@@ -10,12 +10,13 @@ The rules:
    participant is an agent as soon as it has sent reasoning or a response, which people do not do.
 2. A turn is an envelope to which others may react: a chat, a proposal, a request, an envelope of an unknown kind
    (`EnvelopeKind.talk`). So is everything else that has a text and ends nothing: a request that only asks what there is
-   (`tools/list`), an acknowledgement, a status. A response is one unless it answers an open request. Thoughts are turns
-   only within their context. All of them count with their tokens, an estimate from their text; and the time runs from
-   the first of them.
+   (`tools/list`), an acknowledgement, a status. A response is one unless it answers an open request; a conclusion or
+   cancel, unless it ends a context that a start opened. Thoughts are turns only within their context. All of them count
+   with their tokens, an estimate from their text; and the time runs from the first of them. The text is whatever a
+   sender can write, also where names belong (`_text_length`).
 3. Contexts count from the outermost one: what is nested in it counts for it, and so does what follows its end.
-4. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. Conclusions, cancels,
-   answers to requests, withdrawals and rejections are never refused, so that what is open can end.
+4. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. What ends something
+   open is never refused: a conclusion or cancel, an answer to a request, a withdrawal or rejection of a proposal.
 5. A person's chat, proposal, request or thought renews the counts of the space, and those of its context. `space/renew`
    renews both everywhere, or those of its context alone.
 6. A notice of the gateway (`system/limit`) says that a limit is reached, once.
@@ -25,11 +26,11 @@ The counts are the same under any limits. An erased envelope has no tokens when 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from ..errors import ErrorInfo
 from ..parts import estimated_tokens
@@ -146,7 +147,7 @@ class Talk:
         people: Collection[str],
         time_ms: int,
         *,
-        is_awaited: bool = False,
+        ends: bool = False,
     ) -> ErrorInfo | None:
         """Return why an envelope is refused; None if it is not. Changes nothing.
 
@@ -156,10 +157,10 @@ class Talk:
             limits: The limits of the space, and of a context.
             people: The people of the space, if it names them.
             time_ms: The time, in milliseconds since 1970.
-            is_awaited: Whether it answers an open request.
+            ends: Whether it ends something open.
         """
         is_person = self.is_person(envelope.sender, people) and (bool(people) or not _is_of_an_agent(envelope))
-        if is_person or _talk_of(envelope, is_awaited) is None:
+        if is_person or _talk_of(envelope, ends) is None:
             return None
         reached = self.reached(None, limits[0], time_ms)
         if reached is None and path is not None:
@@ -176,7 +177,7 @@ class Talk:
         people: Collection[str],
         time_ms: int,
         *,
-        is_awaited: bool = False,
+        ends: bool = False,
     ) -> None:
         """Apply an accepted envelope.
 
@@ -185,7 +186,7 @@ class Talk:
             path: Its context; for a start, the one that it opens.
             people: The people of the space, if it names them.
             time_ms: When it was accepted, in milliseconds since 1970.
-            is_awaited: Whether it answers an open request.
+            ends: Whether it ends something open.
         """
         root = None if path is None else paths.root(path)
         if envelope.sender == GATEWAY:
@@ -194,12 +195,10 @@ class Talk:
         elif envelope.kind == kinds.RENEW:
             self._renew(root, everywhere=root is None)
         else:
-            self._count(envelope, root, people, time_ms, is_awaited)
+            self._count(envelope, root, people, time_ms, ends)
 
-    def _count(
-        self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, is_awaited: bool
-    ) -> None:
-        state, talk = self.state, _talk_of(envelope, is_awaited)
+    def _count(self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, ends: bool) -> None:
+        state, talk = self.state, _talk_of(envelope, ends)
         if _is_of_an_agent(envelope):
             state.agents[envelope.sender] = True
             if len(state.agents) > MAX_AGENTS:
@@ -211,7 +210,7 @@ class Talk:
                 state.space = TalkCount()
                 self._renew(root)
             return
-        tokens = estimated_tokens(len(kinds.searched_text(envelope)))
+        tokens = estimated_tokens(_text_length(envelope))
         is_turn = talk == "turn"
         _add(state.space, tokens, is_turn, time_ms)
         if root is not None:
@@ -247,15 +246,47 @@ def _is_of_an_agent(envelope: Envelope) -> bool:
     return envelope.kind == kinds.RESPONSE or kinds.kind_of(envelope.kind).act in ("start", "step", "conclusion")
 
 
-def _talk_of(envelope: Envelope, is_awaited: bool) -> Literal["turn", "thought"] | None:
+def _talk_of(envelope: Envelope, ends: bool) -> Literal["turn", "thought"] | None:
     """Return how an envelope counts (rule 2), if an agent sends it; None: not at all."""
-    talk, payload = kinds.kind_of(envelope.kind).talk, envelope.payload
-    if envelope.kind == kinds.REQUEST and (
-        mcp.is_discovery(payload.get("method")) or payload.get("method") == mcp.CANCELLED
-    ):
-        talk, envelope = "text", replace(envelope, payload={"params": payload.get("params")})
+    talk = "text" if _has_known_method(envelope) else kinds.kind_of(envelope.kind).talk
     if talk == "text":
-        return "turn" if kinds.searched_text(envelope) else None
-    if talk == "reply":
-        return None if is_awaited else "turn"
+        return "turn" if _text_length(envelope) else None
+    if talk == "end":
+        return None if ends else "turn"
     return talk
+
+
+def _has_known_method(envelope: Envelope) -> bool:
+    """Check whether an envelope is a request whose method says nothing of its own."""
+    method = envelope.payload.get("method")
+    return envelope.kind == kinds.REQUEST and (mcp.is_discovery(method) or method == mcp.CANCELLED)
+
+
+_NAME = re.compile(r"[A-Za-z0-9_.:/@+~=-]{0,64}")
+
+
+def _text_length(envelope: Envelope) -> int:
+    """Count the characters of everything that an envelope says, in its payload and in unknown fields.
+
+    Ids, names of fields and the fields of JSON-RPC itself say something if they do not look like names.
+    """
+    names = [envelope.id, *envelope.correlation_id]
+    payload = dict(envelope.payload)
+    if _has_known_method(envelope):
+        del payload["method"]
+    for field in kinds.kind_of(envelope.kind).unsearched_fields:
+        if isinstance(name := payload.get(field), str):
+            names.append(name)
+            del payload[field]
+    length = 0
+    values: list[Any] = [payload, envelope.extra, envelope.context_operation]
+    while values:
+        value = values.pop()
+        if isinstance(value, str):
+            length += len(value)
+        elif isinstance(value, dict):
+            names += value
+            values += value.values()
+        elif isinstance(value, list | tuple):
+            values += value
+    return length + sum(len(name) for name in names if _NAME.fullmatch(name) is None)

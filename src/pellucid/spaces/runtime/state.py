@@ -227,7 +227,8 @@ class SpaceState:
         param = "payload.participants" if envelope.kind == kinds.SHARE else "to"
         if unknown and len(unknown) == len(_targets(envelope)):
             return Judgement(error=target_not_found(unknown, self.ledger.members, param))
-        if (error := self._talk_refusal(envelope, time_ms)) is not None:
+        ends = self._ends(envelope)
+        if (error := self._talk_refusal(envelope, time_ms, ends)) is not None:
             return Judgement(error=error)
         if (
             envelope.family == "stream"
@@ -246,7 +247,7 @@ class SpaceState:
         proposal_flags, changed_proposals = self.proposals.apply(
             envelope, sees, self.requests.refused_answers(envelope)
         )
-        self._apply_talk(envelope, effect.place.path, time_ms)
+        self.talk.apply(envelope, effect.place.path, self._named_people, time_ms, ends=ends)
         self.requests.apply(envelope)
         changes = (*ruling.events, *self._fold(envelope, time_ms))
         flags = [*checked.flags, *proposal_flags]
@@ -271,11 +272,12 @@ class SpaceState:
         if envelope.is_erased and (meaning := read_note(stored.note).meaning):
             envelope = replace(envelope, payload=meaning)
         changes = self.ledger.replay(envelope)
+        ends = self._ends(envelope)
         effect = self.lifecycle.replay(envelope, stored.at)
         settles = envelope.correlation_id and kinds.kind_of(envelope.kind).proposal_status
         changed = read_note(stored.note).proposals if settles else ()
         self.proposals.replay(envelope, changed, self.requests.refused_answers(envelope))
-        self._apply_talk(envelope, effect.place.path, stored.at)
+        self.talk.apply(envelope, effect.place.path, self._named_people, stored.at, ends=ends)
         self.requests.apply(envelope)
         return (*changes, *self._fold(envelope, stored.at))
 
@@ -370,24 +372,16 @@ class SpaceState:
     def _talk_limits(self, path: str | None) -> TalkLimits:
         return self.settings.talk if path is None else self.settings.talk.context
 
-    def _talk_refusal(self, envelope: Envelope, time_ms: int) -> ErrorInfo | None:
+    def _ends(self, envelope: Envelope) -> bool:
+        """Check whether the next envelope ends something open: a request, or a context."""
+        return self.requests.is_awaited(envelope) or self.lifecycle.ends(envelope)
+
+    def _talk_refusal(self, envelope: Envelope, time_ms: int, ends: bool) -> ErrorInfo | None:
         talk = self.settings.talk
         if talk.is_unlimited:
             return None
         path = None if envelope.context is None else self.lifecycle.contexts.resolve(envelope.context)
-        return self.talk.refusal(
-            envelope,
-            path,
-            (talk, talk.context),
-            self._named_people,
-            time_ms,
-            is_awaited=self.requests.is_awaited(envelope),
-        )
-
-    def _apply_talk(self, envelope: Envelope, path: str | None, time_ms: int) -> None:
-        """Count an accepted envelope. Its response must not be counted in `requests` yet."""
-        is_awaited = self.requests.is_awaited(envelope)
-        self.talk.apply(envelope, path, self._named_people, time_ms, is_awaited=is_awaited)
+        return self.talk.refusal(envelope, path, (talk, talk.context), self._named_people, time_ms, ends=ends)
 
     def talk_notices(self, stored: StoredEnvelope) -> list[Envelope]:
         """Return the notices that are due after an envelope (see `talk_notice`)."""
