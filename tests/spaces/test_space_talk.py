@@ -130,6 +130,34 @@ def test_at_a_limit_only_what_is_open_ends(mode: str) -> None:
     asyncio.run(scene())
 
 
+def test_at_a_limit_agents_write_to_no_stream() -> None:
+    async def scene() -> None:
+        talk = {"turns": 5, "context": {"turns": 2}, **PEOPLE}
+        async with opened(settings={"talk": talk, "always": ["stream/*"]}) as (_, space, _):
+            sessions = {name: (await join_space(space, name))[0] for name in ("bob", "dee")}
+
+            async def stream(owner: str, **fields: Any) -> str:
+                return f"stream-{(await space.post(owner, frame('stream/request', **fields))).stored.envelope.seq}"
+
+            def write(name: str, stream_id: str) -> str | None:
+                try:
+                    space.send_stream_frame(sessions[name], stream_id, f"#{stream_id}#and you?")
+                except PellucidError as error:
+                    return error.info.code
+                return None
+
+            persons, main, inner = await stream("dee"), await stream("bob"), await stream("bob", context="r")
+            assert [write("bob", main), write("bob", inner), write("dee", persons)] == [None] * 3
+            assert await post(space, "bob", chat("hm", context="r")) is None
+            assert [write("bob", main), write("bob", inner), write("dee", persons)] == [None, "talk_limit", None]
+            assert [await post(space, "bob", chat("hm")) for _ in "abc"] == [None, None, "talk_limit"]
+            assert [write("bob", main), write("bob", inner), write("dee", persons)] == ["talk_limit"] * 2 + [None]
+            assert await post(space, "dee", chat("go on")) is None
+            assert write("bob", main) is None
+
+    asyncio.run(scene())
+
+
 def test_the_end_of_a_context_gives_no_new_turns_in_it() -> None:
     async def scene() -> None:
         async with opened(settings={"talk": {"context": {"turns": 2}, **PEOPLE}}) as (_, space, _):

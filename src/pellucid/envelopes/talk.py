@@ -17,6 +17,7 @@ The rules:
 3. Contexts count from the outermost one: what is nested in it counts for it, and so does what follows its end.
 4. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. What ends something
    open is never refused: a conclusion or cancel, an answer to a request, a withdrawal or rejection of a proposal.
+   Agents' frames of streams are refused, too, and do not count.
 5. A person's chat, proposal, request or thought renews the counts of the space, and those of its context. `space/renew`
    renews both everywhere, or those of its context alone.
 6. A notice of the gateway (`system/limit`) says that a limit is reached, once.
@@ -162,6 +163,23 @@ class Talk:
         is_person = self.is_person(envelope.sender, people) and (bool(people) or not _is_of_an_agent(envelope))
         if is_person or _talk_of(envelope, ends) is None:
             return None
+        return self._limit_error(path, limits, time_ms)
+
+    def frame_refusal(
+        self,
+        sender: str,
+        path: str | None,
+        limits: tuple[TalkLimits, TalkLimits],
+        people: Collection[str],
+        time_ms: int,
+    ) -> ErrorInfo | None:
+        """Return why a frame of a stream is refused; None if it is not. Arguments are as for `refusal`.
+
+        Frames do not count, because they are not in the log.
+        """
+        return None if self.is_person(sender, people) else self._limit_error(path, limits, time_ms)
+
+    def _limit_error(self, path: str | None, limits: tuple[TalkLimits, TalkLimits], time_ms: int) -> ErrorInfo | None:
         reached = self.reached(None, limits[0], time_ms)
         if reached is None and path is not None:
             reached = self.reached(path, limits[1], time_ms)

@@ -313,12 +313,15 @@ class Space:
             data: The frame.
 
         Raises:
-            PellucidError: If there is no such stream, the participant may not write to it, or a limit is exceeded.
+            PellucidError: If there is no such stream, the participant may not write to it (now), or a limit is
+                exceeded.
         """
         self.last_used = monotonic()
         self._ingest.charge_stream_frame(session.participant, data)
         state, participant = self._live.state, session.participant
         stream = state.streams.writable(stream_id, participant, state.sees(participant))
+        if (error := state.frame_refusal(participant, stream, self.now_ms())) is not None:
+            raise StreamError(error.message, error.code or error.kind, stream_id, error.kind)
         try:
             text = data.encode() if isinstance(data, str) else data.decode().encode()
         except UnicodeError:

@@ -380,8 +380,19 @@ class SpaceState:
         talk = self.settings.talk
         if talk.is_unlimited:
             return None
-        path = None if envelope.context is None else self.lifecycle.contexts.resolve(envelope.context)
+        path = self._path(envelope.context)
         return self.talk.refusal(envelope, path, (talk, talk.context), self._named_people, time_ms, ends=ends)
+
+    def frame_refusal(self, sender: str, stream: Stream, time_ms: int) -> ErrorInfo | None:
+        """Return why agents may not write to a stream now (see `talk`), if `sender` is one; None if it may."""
+        talk = self.settings.talk
+        if talk.is_unlimited:
+            return None
+        path, time_ms = self._path(stream.context), max(time_ms, self.latest_at_ms)
+        return self.talk.frame_refusal(sender, path, (talk, talk.context), self._named_people, time_ms)
+
+    def _path(self, written: str | None) -> str | None:
+        return None if written is None else self.lifecycle.contexts.resolve(written)
 
     def talk_notices(self, stored: StoredEnvelope) -> list[Envelope]:
         """Return the notices that are due after an envelope (see `talk_notice`)."""
