@@ -295,6 +295,7 @@ HOSTILE: dict[str, tuple[bytes, dict[str, str], int]] = {
     "no JSON": (b"{", {}, 400),
     "no UTF-8": (b"\xff", {}, 400),
     "nested deeply": (b"[" * 100_000, {}, 400),
+    "parameters nested deeply": (b'{"params":' * 5_000 + b"1" + b"}" * 5_000, {}, 400),
     "half an emoji": (rpc("tools/call", {"name": "say", "arguments": {"text": "\ud83d"}}), {}, 400),
     "a batch": (b"[]", {}, 400),
     "a number": (b"7", {}, 400),

@@ -372,7 +372,7 @@ class MCPHandlers:
             )
         try:
             message = msgspec.json.decode(body, type=_Message)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             message = _Message()  # the MCP package refuses it
         key = self._key(exchange, authenticated)
         if message.method == "initialize":
