@@ -172,6 +172,11 @@ def test_a_stream_does_not_widen_the_audience_of_its_context(streaming: Served) 
         joined(streaming, "audience", "cyd") as cyd,
     ):
         ada.say(kind="reasoning/start", id="r-1", to=["bob"], payload={"message": "x"})
+        request = {"kind": "stream/request", "context": "r-1", "payload": {"target": ["ada", "cyd"]}}
+        assert bob.refused(**request)["code"] == "not_in_audience"
+        assert cyd.refused(**request)["code"] == "context_unknown"
+        page = get(streaming, "/spaces/audience/envelopes", token("audience", "ada"))
+        assert b"stream/request" not in page.body
         stream = opened(bob, context="r-1")
         grant = {"kind": "stream/grant-write", "payload": {"stream_id": stream, "participant_id": "cyd"}}
         transfer = {"kind": "stream/transfer-ownership", "payload": {"stream_id": stream, "new_owner": "cyd"}}

@@ -12,8 +12,8 @@ The rules:
    the audience of its context; everyone if it has none of these. Who does not read a stream does not learn that it
    exists.
 3. The owner writes, closes, lets others write (`stream/grant-write`, `revoke-write`) and hands the stream over
-   (`transfer-ownership`), of a stream in a context only to participants of its audience. The gateway announces each
-   change. Other envelopes of these kinds are refused.
+   (`transfer-ownership`). Of a stream in a context, targets, writers and owners are in its audience. The gateway
+   announces each change. Other envelopes of these kinds are refused.
 4. The gateway closes a stream whose owner leaves, is removed, or may not request it any more. Writers who leave are
    not writers any more.
 5. A `stream/close` of a stream that the gateway did not open, and `stream/open` and announcements of participants, are
@@ -157,15 +157,15 @@ class Streams:
             membership: The participants.
             sees: What its sender may read. None: what is for it and for everyone.
         """
-        sender, payload = envelope.sender, envelope.payload
+        sender, payload, sees = envelope.sender, envelope.payload, sees or sees_as(envelope.sender)
         if sender == GATEWAY or envelope.family != "stream":
             return None
         if envelope.kind == kinds.STREAM_REQUEST:
-            return self._request_error(envelope, membership)
+            return self._request_error(envelope, membership, sees)
         if envelope.kind not in (kinds.STREAM_CLOSE, *_CONTROLS):
             return None
         stream = self.named(envelope)
-        if stream is None or not (sees or sees_as(sender))(stream.audience):
+        if stream is None or not sees(stream.audience):
             if envelope.kind == kinds.STREAM_CLOSE:
                 return None
             return refuse("stream_not_found", "payload.stream_id: no such stream is open", param="payload.stream_id")
@@ -184,13 +184,7 @@ class Streams:
         if not isinstance(name, str) or not membership.is_member(name):
             return refuse("participant_not_found", f"payload.{field}: not in this space", param=f"payload.{field}")
         if not self._may_join(stream, name, membership):
-            return refuse(
-                "not_in_audience",
-                f"payload.{field}: {name!r} is not in the audience of the stream's context; its starter can add "
-                f"participants with {kinds.SHARE}",
-                param=f"payload.{field}",
-                kind="forbidden",
-            )
+            return _not_in_audience(name, f"payload.{field}")
         if envelope.kind == kinds.STREAM_TRANSFER:
             if self._is_full(name, membership):
                 return _too_many(name, membership.max_streams)
@@ -202,7 +196,7 @@ class Streams:
                 )
         return None
 
-    def _request_error(self, envelope: Envelope, membership: Membership) -> ErrorInfo | None:
+    def _request_error(self, envelope: Envelope, membership: Membership, sees: Sees) -> ErrorInfo | None:
         if not membership.is_present(envelope.sender):
             return refuse("invalid_operation", "a stream needs a connection: join with a socket first", param="kind")
         if self._is_full(envelope.sender, membership):
@@ -218,6 +212,10 @@ class Streams:
             return refuse(
                 "participant_not_found", f"payload.target: {truncate(unknown[0])!r} is not here", param="payload.target"
             )
+        # A context whose audience its sender may not know is refused as an unknown one, by its life cycle.
+        audience = membership.audience_of(envelope.context) if envelope.context is not None else None
+        if audience and sees(audience) and (outside := [one for one in target if one not in audience]):
+            return _not_in_audience(outside[0], "payload.target")
         return None
 
     def _may_join(self, stream: Stream, participant: str, membership: Membership) -> bool:
@@ -376,6 +374,16 @@ def _who_left(envelope: Envelope) -> str | None:
     participant = envelope.payload.get("participant")
     name = participant.get("id") if isinstance(participant, dict) else None
     return name if isinstance(name, str) else None
+
+
+def _not_in_audience(participant: str, param: str) -> ErrorInfo:
+    return refuse(
+        "not_in_audience",
+        f"{param}: {participant!r} is not in the audience of the stream's context; its starter can add participants "
+        f"with {kinds.SHARE}",
+        param=param,
+        kind="forbidden",
+    )
 
 
 def _too_many(participant: str, maximum: int) -> ErrorInfo:
