@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from pellucid.cli.main import main
-from tests.spaces_server.space_wire_kit import get, joined, served
+from tests.scripted.gateway import Served
+from tests.spaces_server.space_wire_kit import get, joined, served, token
 
 
 def run(*args: str, status: int = 0) -> Any:
@@ -81,6 +82,23 @@ def test_the_number_of_history_envelopes_is_checked(command: str) -> None:
         result = run(command, "--url", "http://127.0.0.1:9/spaces/x", "--token", "t", "-n", number, status=2)
         assert "'-n'" in result.output
         assert "limit" not in result.output
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_white_space_around_a_token_and_a_url_is_ignored(gateway: Served, room: str, way: str) -> None:
+    given = {"token": f" {token(room, 'agent')}\r\n", "url": f"{gateway.url}/spaces/{room}\n"}
+    options = [f"--{name}={value}" for name, value in given.items()] if way == "option" else []
+    env = {f"PELLUCID_SPACE_{name.upper()}": value for name, value in given.items()} if way == "variable" else {}
+    for args in (["say", "Hi"], ["tail", "--no-follow"]):
+        result = CliRunner().invoke(main, ["space", *args, *options], env=env)
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+
+
+@pytest.mark.parametrize("written", ["pst_a\nb", "pst_a b", "pst_é", " \n"])
+def test_what_is_no_token_is_named(written: str) -> None:
+    for command in (["say", "Hi"], ["tail"]):
+        result = run(*command, "--url", "http://127.0.0.1:9/spaces/x", "--token", written, status=2)
+        assert "The token is" in result.stderr
 
 
 def test_errors_have_a_message_and_an_exit_status(store: str, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ URL, TOKEN = "PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"
 
 
 def _require_value(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    if value:
+    if value := (value or "").strip():
+        if param.name == "token" and not (value.isascii() and value.isprintable() and " " not in value):
+            raise click.UsageError("The token is not valid: a token has only ASCII characters, and no spaces")
         return value
     raise click.UsageError(
         f"The space is missing. Set {URL} to its address, like http://127.0.0.1:8080/spaces/NAME, or give --url"
