@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from pellucid.cli.main import main
+from tests.scripted.commands import PELLUCID
 from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import get, joined, served, token
+from tests.waiting import LIMIT_SECONDS
 
 
 def run(*args: str, status: int = 0) -> Any:
@@ -86,9 +90,9 @@ def test_the_number_of_history_envelopes_is_checked(command: str) -> None:
 
 @pytest.mark.parametrize("way", ["option", "variable"])
 def test_white_space_around_a_token_and_a_url_is_ignored(gateway: Served, room: str, way: str) -> None:
-    given = {"token": f" {token(room, 'agent')}\r\n", "url": f"{gateway.url}/spaces/{room}\n"}
-    options = [f"--{name}={value}" for name, value in given.items()] if way == "option" else []
-    env = {f"PELLUCID_SPACE_{name.upper()}": value for name, value in given.items()} if way == "variable" else {}
+    written = {"token": f" {token(room, 'agent')}\r\n", "url": f"{gateway.url}/spaces/{room}\n"}
+    options = [f"--{name}={value}" for name, value in written.items()] if way == "option" else []
+    env = {f"PELLUCID_SPACE_{name.upper()}": value for name, value in written.items()} if way == "variable" else {}
     for args in (["say", "Hi"], ["tail", "--no-follow"]):
         result = CliRunner().invoke(main, ["space", *args, *options], env=env)
         assert (result.exit_code, result.stderr) == (0, ""), result.output
@@ -99,6 +103,33 @@ def test_what_is_no_token_is_named(written: str) -> None:
     for command in (["say", "Hi"], ["tail"]):
         result = run(*command, "--url", "http://127.0.0.1:9/spaces/x", "--token", written, status=2)
         assert "The token is" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["tail", "join", "mcp"])
+def test_ctrl_c_ends_a_command_without_a_message(gateway: Served, room: str, command: str) -> None:
+    with joined(gateway, room, "watcher") as watcher:
+        process = subprocess.Popen(
+            [*PELLUCID, "space", command, "--url", f"{gateway.url}/spaces/{room}", "--token", token(room, "agent")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # Restore ctrl-C: tests that run in the background may inherit that it is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        with process:
+            watcher.until("system/presence")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT_SECONDS) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+
+
+def test_an_empty_text_is_not_sent() -> None:
+    for text in ("", " \n"):
+        for args, written in (([text], None), (["-"], text)):
+            options = ["--url", "http://127.0.0.1:9/spaces/x", "--token", "t"]
+            result = CliRunner().invoke(main, ["space", "say", *args, *options], input=written)
+            assert (result.exit_code, "TEXT is empty" in result.output) == (2, True)
 
 
 def test_errors_have_a_message_and_an_exit_status(store: str, tmp_path: Path) -> None:
@@ -118,6 +149,7 @@ def test_errors_have_a_message_and_an_exit_status(store: str, tmp_path: Path) ->
         (["create", "x", "--participant", 'a={"knd": 1}'], "kind"),
         (["create", "x", "--participant", "a=[oops"], "JSON"),
         (["create", "x", "--settings", str(wrong)], "reasoning"),
+        (["create", "x", "--settings", "/no/file"], "--settings: /no/file: No such file or directory\n"),
         (["create", "x", "--owner", "a b"], "owner"),
         (["add", "twice"], "participant is missing"),
         (["add", "never", "--participant", "a"], "no space"),

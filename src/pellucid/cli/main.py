@@ -1,11 +1,13 @@
 """The table of commands, and the form of errors: one sentence on stderr.
 
-Exit status: 2 for an error that the user can fix, 70 for a fault of Pellucid, 1 for any other error.
+Exit status: 2 for an error that the user can fix, 70 for a fault of Pellucid, 130 after Ctrl-C (without a message), 1
+for any other error.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -15,6 +17,9 @@ from ..errors import ConfigError, PellucidError
 from ..telemetry import error_location
 from ..version import __version__
 from .group import CommandRow, LazyGroup
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit status after Ctrl-C, which ends commands that wait: it is what a shell reports for `tail -f`."""
 
 COMMANDS = {
     "serve": CommandRow(
@@ -65,6 +70,8 @@ class _MainGroup(LazyGroup):
             # The reader of the output has closed the pipe. Buffered output is discarded without a message.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception as error:

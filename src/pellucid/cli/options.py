@@ -16,11 +16,16 @@ from ..unicode import did_you_mean
 if TYPE_CHECKING:
     from ..server.config import Config
 
-_CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+_CONTROL_CHARACTERS = dict.fromkeys(
+    [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+)
 
 
 def strip_controls(text: str) -> str:
-    """Remove control characters, except line feed and tab: text of a model must not control the terminal."""
+    """Remove control characters, except line feed and tab: text of a model must not control the terminal.
+
+    Those that change the direction of what follows are removed, too: with them a line can show what it does not say.
+    """
     return text.translate(_CONTROL_CHARACTERS)
 
 

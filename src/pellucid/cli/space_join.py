@@ -73,7 +73,9 @@ def _payload(kind: str, text: str | None, payload: str | None) -> dict[str, Any]
             return {}
         raise click.UsageError("Give TEXT or --payload, and only one of them")
     if payload is None:
-        content = sys.stdin.read() if text == "-" else text
+        content = sys.stdin.read() if text == "-" else text or ""
+        if not content.strip():
+            raise click.UsageError("TEXT is empty")
         return {kinds.kind_of(kind).input_field: content}
     try:
         value = msgspec.json.decode(payload)

@@ -200,7 +200,8 @@ def _read_space_settings(file: Path | None, overrides: dict[str, Any]) -> SpaceS
             text = file.read_text("utf-8")
             table = msgspec.json.decode(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (OSError, UnicodeDecodeError, msgspec.DecodeError, tomllib.TOMLDecodeError) as error:
-            raise RequestError(f"--settings: {file}: {error}") from None
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise RequestError(f"--settings: {file}: {reason}") from None
     return read_settings(table | overrides, "--settings")
 
 
