@@ -147,9 +147,16 @@ class LinkHandlers:
                     "link",
                 ) from None
             raise
-        token = next((answer.payload.get("token") for answer in posted.answers), None)
-        if not isinstance(token, str):
+        if not posted.answers:
             raise forbidden("this link has been used; each link admits one participant, once", "link_used", "link")
+        token = posted.answers[0].payload.get("token")
+        if not isinstance(token, str):
+            raise RequestError(
+                f"there is a participant called {invitation.participant!r} already; ask for a link with another name",
+                kind="conflict",
+                code="name_taken",
+                param="link",
+            )
         await send_uncached(exchange, Joined(invitation.participant, token))
 
     async def _open(self, name: str, link: str) -> tuple[Space, _Invitation]:

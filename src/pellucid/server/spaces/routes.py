@@ -253,7 +253,7 @@ TABLE = Table(
             "Join with a link: get the token of its participant, once",
             Joined,
             request_body=JoinRequest,
-            error_statuses=(400, 403, 408, 413, 429, 500, 503),
+            error_statuses=(400, 403, 408, 409, 413, 429, 500, 503),
             security=(),
         ),
         Operation(
