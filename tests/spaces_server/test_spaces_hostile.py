@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket as sockets
 import time
 from collections.abc import Iterator
@@ -21,8 +22,20 @@ from pellucid.envelopes import DEFAULT_DIALECT, read
 from pellucid.spaces.runtime.settings import FloodLimits
 from tests.cases import Cases
 from tests.examples import costly
+from tests.replicas.replicas_kit import replicas
 from tests.scripted.gateway import Served
-from tests.spaces_server.space_wire_kit import Body, Client, get, joined, post, served, slashed_kind, token
+from tests.spaces_server.space_wire_kit import (
+    Body,
+    Client,
+    get,
+    joined,
+    post,
+    served,
+    slashed_kind,
+    spaces_of,
+    token,
+)
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 # --- frames ----------------------------------------------------------------------------------------------------------
 
@@ -249,6 +262,31 @@ def test_open_contexts_are_limited(limited_gateway: Served) -> None:
         assert a.refused(kind="reasoning/start", id="r-3")["code"] == "too_many_contexts"
         a.say(kind="reasoning/conclusion", context="r-0")
         assert a.say(kind="reasoning/start", id="r-4")["kind"] == "reasoning/start"
+
+
+def test_a_client_that_does_not_read_is_no_fault_when_the_gateway_stops(tmp_path: Path) -> None:
+    lines = [
+        "[server]\nshutdown_seconds = 0.1",
+        '[storage]\nurl = "sqlite://"',
+        '[providers.vllm]\nbase_url = "http://127.0.0.1:9/v1"',
+        "[spaces.a.limits]\nbytes = { per_second = 1e9, burst = 1e9 }",
+    ]
+    for id, row in spaces_of(tmp_path, {"a": {"participants": ["x", "y"]}})["a"]["participants"].items():
+        lines.append(f"[spaces.a.participants.{id}]\ntoken_file = {json.dumps(row['token_file'])}")
+    with replicas("\n".join(lines)) as [gateway], sockets.socket() as sock:
+        sock.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", gateway.port))
+        head = f"GET /spaces/a/ws HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token('a', 'x')}\r\n"
+        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        sock.sendall(f"{head}{upgrade}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
+        assert sock.recv(12) == b"HTTP/1.1 101"
+        for _ in range(20):
+            text = {"kind": "chat", "payload": {"text": "x" * 500_000}}
+            assert post(gateway, "/spaces/a/envelopes", text, token("a", "y")).status == 200
+        gateway.signal(signal.SIGTERM)
+        wait_until(lambda: "stopping: ending 1 request" in gateway.stderr_text, "it stops")
+        assert gateway.process.wait(LIMIT_SECONDS) == 0
+        assert "Exception" not in gateway.stderr_text
 
 
 def test_a_slow_client_gets_a_gap_notice_and_can_fetch_the_gap(limited_gateway: Served) -> None:

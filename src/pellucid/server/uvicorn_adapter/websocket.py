@@ -162,9 +162,14 @@ def websocket_protocol_class(unread_seconds: float) -> type[WebSocketsSansIOProt
             app = self.app
 
             async def handle(scope: Any, receive: Any, send: Any) -> None:
-                await app(scope, receive, send)
-                # A refusal is a complete response, but uvicorn would log it as an error of the application.
-                if self.initial_response is not None and self.close_sent:
+                # uvicorn would log these as errors of the application: a refusal, which is a complete response; and the
+                # end of a socket that takes too long while the server stops, which cancels it.
+                is_over = False
+                try:
+                    await app(scope, receive, send)
+                except asyncio.CancelledError:
+                    is_over = True
+                if is_over or (self.initial_response is not None and self.close_sent):
                     self.handshake_complete = True
 
             self.app = handle
