@@ -163,11 +163,30 @@ def test_a_refusal_names_code_and_field() -> None:
                     assert info.message.startswith(param)
 
 
-def test_a_refusal_names_the_envelope() -> None:
-    failed = error_of(read, {"id": "msg-7", "kind": "chat", "context": "../x"}, None, DEFAULTS)
+def nested(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+NAMED = '"id": "msg-7", "kind": "chat"'
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ({"id": "msg-7", "kind": "chat", "context": "../x"}, "invalid_context"),
+        (f'{{{NAMED}, "payload": {nested(70)}}}', "too_deep"),
+        (f'{{{NAMED}, "payload": {nested(5_000)}}}', "too_deep"),
+        (f'{{"payload": {{"text": "{"x" * 10_000}", "d": {nested(70)}}}, {NAMED}}}'.encode(), "too_deep"),
+        ({"id": "msg-7", "kind": "chat", "payload": json.loads(nested(70))}, "too_deep"),
+        (f'{{{NAMED}, "payload": {{"text": "x"', "invalid_json"),
+        (f'{{{NAMED}, "payload": {{"n": 1e999}}}}', "invalid_value"),
+    ],
+)
+def test_a_refusal_names_the_envelope(frame: Any, code: str) -> None:
+    failed = error_of(read, frame, None, DEFAULTS)
 
     assert failed is not None
-    assert (failed.envelope_id, failed.attempted_kind) == ("msg-7", "chat")
+    assert (failed.info.code, failed.envelope_id, failed.attempted_kind) == (code, "msg-7", "chat")
 
 
 def test_without_defaults_every_field_is_required() -> None:

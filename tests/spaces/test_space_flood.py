@@ -145,6 +145,32 @@ def test_unreadable_frames_are_rate_limited() -> None:
     asyncio.run(scene())
 
 
+def test_the_error_names_a_frame_that_cannot_be_read() -> None:
+    """Its sender waits for an answer to this id."""
+    deep = '{"a":' * 70 + "1" + "}" * 70
+    cases = {
+        "too_deep": f'{{"kind": "chat", "id": "too_deep", "payload": {deep}}}',
+        "invalid_json": '{"kind": "chat", "id": "invalid_json", "payload": }',
+        "too_large": chat("x" * 3_000, id="too_large"),
+        "unknown_protocol": chat("x", id="unknown_protocol", protocol="smoke-signals"),
+        "rate_limited": '{"kind": "chat", "id": "rate_limited", "payload": }',
+    }
+
+    async def scene() -> None:
+        limits = {"other": {"per_second": 0.001, "burst": 4}, "frame_bytes": 2_000}
+        async with opened(settings={"limits": limits}) as (_, space, _store):
+            bob, sink = await join_space(space, "bob")
+            for frame_text in cases.values():
+                await bob.receive(frame_text)
+            await eventually(lambda: len(sink.of("system/error")) == len(cases))
+            errors = sink.of("system/error")
+            assert [one["payload"]["code"] for one in errors] == list(cases)
+            assert [one.get("correlation_id") for one in errors] == [[code] for code in cases]
+            assert {one["payload"]["attempted_kind"] for one in errors} == {"chat"}
+
+    asyncio.run(scene())
+
+
 def test_contexts_and_connections_are_limited() -> None:
     async def scene() -> None:
         async with opened(settings={"limits": {"open_contexts": 2, "seats": 2}}) as (_, space, _store):

@@ -92,10 +92,11 @@ def test_redacted_text_is_neither_delivered_nor_stored() -> None:
             await eventually(lambda: len(mine.of("chat")) == 2)
             assert len({one["seq"] for one in mine.of("chat")}) == 1
             assert mine.of("chat")[0]["payload"]["text"] == "use [redacted:key]!"
-            for field, name in [("id", secret), ("context", f"a/{secret}")]:
-                await bob.receive(frame("chat", {"text": "a"}, **{field: name}))
-            await eventually(lambda: len(mine.of("system/error")) == 2)
+            for names in ({"id": secret}, {"context": f"a/{secret}"}, {"id": "n", "context": secret}):
+                await bob.receive(frame("chat", {"text": "a"}, **names))
+            await eventually(lambda: len(mine.of("system/error")) == 3)
             assert {one["payload"]["code"] for one in mine.of("system/error")} == {"redacted_name"}
+            assert [one.get("correlation_id") for one in mine.of("system/error")] == [None, None, ["n"]]
             log = await whole_log(space)
             assert log[-1].note.count(b'"redacted":["key"]') == 1
             everything = b"".join([repr(log).encode(), *(one.text for one in mine.frames + others.frames)])

@@ -3,8 +3,9 @@
 JSON is read strictly, with one exception: half of a surrogate pair, which JavaScript writes when it cuts a text in two,
 becomes U+FFFD. So no thought is lost because of half an emoji. Values that are nested too deeply are refused.
 
-The id and kind of a frame that is too large are read from its beginning (`peek`). No more than `MAX_PEEK` is looked at,
-and only these two short texts are decoded.
+Every refusal names the envelope, because its sender waits for it. The id and kind of a frame that cannot be decoded, or
+is too large, are read from its beginning (`peek`). No more than `MAX_PEEK` is looked at, and only these two short texts
+are decoded.
 """
 
 from __future__ import annotations
@@ -40,15 +41,23 @@ def decode_frame(data: Any) -> dict[str, Any]:
     Raises:
         EnvelopeError: If it is not a valid JSON object, or nested too deeply.
     """
-    if isinstance(data, bytes | bytearray | memoryview | str):
-        value, is_valid = _parse(data)
-    else:
-        value, is_valid = data, False
-    if not isinstance(value, dict):
-        raise EnvelopeError(f"an envelope is a JSON object, not {json_type_name(value)}", code="invalid_type")
-    if is_nested_deeper(value, MAX_DEPTH):
-        raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep")
-    return cast("dict[str, Any]", value if is_valid else _sanitize(value, ""))
+    value, is_valid = data, False
+    try:
+        if isinstance(data, bytes | bytearray | memoryview | str):
+            value, is_valid = _parse(data)
+        if not isinstance(value, dict):
+            raise EnvelopeError(f"an envelope is a JSON object, not {json_type_name(value)}", code="invalid_type")
+        if is_nested_deeper(value, MAX_DEPTH):
+            raise too_deep()
+        return cast("dict[str, Any]", value if is_valid else _sanitize(value, ""))
+    except EnvelopeError as error:
+        error.envelope_id, error.attempted_kind = peek(value)
+        raise
+
+
+def too_deep() -> EnvelopeError:
+    """Return the error for an envelope that is nested deeper than `MAX_DEPTH`."""
+    return EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep")
 
 
 def _parse(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
@@ -56,14 +65,14 @@ def _parse(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
     try:
         return msgspec.json.decode(data), True
     except RecursionError:
-        raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep") from None
+        raise too_deep() from None
     except (msgspec.DecodeError, UnicodeError) as error:
         strict = error
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
         return json.loads(text, parse_constant=_reject_constant), False
     except RecursionError:
-        raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep") from None
+        raise too_deep() from None
     except ValueError:
         if data[:1] in ("#", b"#"):
             raise EnvelopeError(
@@ -186,13 +195,18 @@ _TOKEN = re.compile(r'\s*("(?>(?:[^"\\]|\\.)*)"|[\[{]|[\]}]|[:,]|[^\s\[\]{}:,"]+
 _PEEKED_MEMBERS = ("id", "kind")
 
 
-def peek(frame: bytes | str | dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the id and kind of the envelope in a frame; each is None if it cannot be read."""
+def peek(frame: Any) -> tuple[str | None, str | None]:
+    """Return the id and kind of the envelope in a frame; each is None if it cannot be read.
+
+    Args:
+        frame: The bytes or text of a frame, or JSON that was decoded before.
+    """
+    members: dict[str, Any] = {}
     if isinstance(frame, dict):
         members = {name: frame.get(name) for name in _PEEKED_MEMBERS}
-    else:
+    elif isinstance(frame, bytes | bytearray | memoryview | str):
         start = frame[:MAX_PEEK]
-        members = _peek_members(start.decode(errors="replace") if isinstance(start, bytes) else start)
+        members = _peek_members(start if isinstance(start, str) else bytes(start).decode(errors="replace"))
     id, kind = (value if is_id(value) else None for value in (members.get("id"), members.get("kind")))
     return id, kind
 

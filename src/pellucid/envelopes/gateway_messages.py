@@ -53,7 +53,9 @@ def presence(id: str, ts: int, event: Literal["join", "leave", "invited"], parti
     return Envelope(id=id, ts=ts, sender=GATEWAY, kind=PRESENCE, payload=payload)
 
 
-def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | None = None, **more: Any) -> Envelope:
+def error(
+    id: str, ts: int, to: str, failed: PellucidError, about: Envelope | EnvelopeError | None = None, **more: Any
+) -> Envelope:
     """Build the error for the sender of a refused envelope. Only the sender receives it.
 
     `error` in the payload is MEW's code if MEW has one for this error, otherwise the kind of the error. `code` is the
@@ -64,13 +66,17 @@ def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | No
         ts: Time, in milliseconds since 1970.
         to: Id of the sender of the refused envelope.
         failed: Why it was refused.
-        about: The refused envelope, if it could be read.
+        about: The refused envelope, or the error of reading it. By default `failed`, if it is one.
         more: Further fields of the payload.
     """
     info = failed.info
-    envelope_id, attempted_kind = (about.id, about.kind) if about is not None else (None, None)
     if about is None and isinstance(failed, EnvelopeError):
-        envelope_id, attempted_kind = failed.envelope_id, failed.attempted_kind
+        about = failed
+    envelope_id, attempted_kind = None, None
+    if isinstance(about, EnvelopeError):
+        envelope_id, attempted_kind = about.envelope_id, about.attempted_kind
+    elif about is not None:
+        envelope_id, attempted_kind = about.id, about.kind
     fields = {
         "error": info.code if info.code in _MEW_CODES else info.kind,
         "message": info.message,

@@ -34,10 +34,9 @@ from .envelope import (
     check_id,
     check_ids,
     field_error,
-    is_id,
     json_type_name,
 )
-from .frames import decode_frame
+from .frames import decode_frame, peek
 from .kinds import CHAT, RESERVED, decode_payload, is_reserved, kind_of, normalize_kind
 
 _MAX_QUOTED = 40
@@ -164,9 +163,7 @@ def read(data: Any, dialect: DialectName | None = None, defaults: Defaults | Non
     try:
         return _to_envelope(frame, dialect, defaults)
     except EnvelopeError as error:
-        error.envelope_id, error.attempted_kind = (
-            one if is_id(one) else None for one in map(frame.get, ("id", "kind"))
-        )
+        error.envelope_id, error.attempted_kind = peek(frame)
         raise
 
 

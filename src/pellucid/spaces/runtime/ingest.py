@@ -68,11 +68,11 @@ class RateLimited(PellucidError):
     """A rate limit is exceeded.
 
     Attributes:
-        envelope: The envelope that was not accepted, if it could be read.
+        about: The envelope that was not accepted, or the error of reading it.
         is_persistent: Whether the limit has been exceeded for longer than the space tolerates.
     """
 
-    envelope: Envelope | None = None
+    about: Envelope | EnvelopeError | None = None
 
     def __init__(self, info: ErrorInfo, *, is_persistent: bool) -> None:
         super().__init__(info)
@@ -232,12 +232,14 @@ class Ingest:
             message = f"a frame of a stream has at most {MAX_STREAM_FRAME_BYTES} bytes, not {size}; send it in parts"
             raise EnvelopeError(message, kind="too_large", code="too_large")
 
-    def _charge(self, participant: str, family: str, size_bytes: int, envelope: Envelope | None = None) -> None:
+    def _charge(
+        self, participant: str, family: str, size_bytes: int, about: Envelope | EnvelopeError | None = None
+    ) -> None:
         now = monotonic()
         try:
             self._limiters.get(participant, now).take(family, size_bytes, now)
         except RateLimited as error:
-            error.envelope = envelope
+            error.about = about
             self.refusals.count(participant)
             raise
 
@@ -269,13 +271,10 @@ class Ingest:
         try:
             limit = self._configuration.settings.limits.frame_bytes
             if size > limit:
-                envelope_id, attempted_kind = peek(data)
                 raise EnvelopeError(
                     f"an envelope has at most {limit} bytes in this space, not {size}; send it in parts",
                     kind="too_large",
                     code="too_large",
-                    envelope_id=envelope_id,
-                    attempted_kind=attempted_kind,
                 )
             if dialect is None and on_dialect is not None:
                 data = decode_frame(data)
@@ -283,18 +282,26 @@ class Ingest:
                 if dialect is not None:
                     on_dialect(dialect)
             envelope = read(data, dialect, defaults)
-        except EnvelopeError:
-            self._charge(participant, OTHER, min(size, MAX_CHARGED_UNREADABLE_BYTES))
+        except EnvelopeError as error:
+            if error.envelope_id is None:
+                error.envelope_id, error.attempted_kind = peek(data)
+            self._charge(participant, OTHER, min(size, MAX_CHARGED_UNREADABLE_BYTES), error)
             raise
         self._charge(participant, envelope.family, size, envelope)
         redactor, has_sender_id = self._configuration.redactor, envelope.id != defaults.id
-        redactor.check_names(
-            id=[envelope.id] if has_sender_id else [],
-            kind=[envelope.kind],
-            to=envelope.to,
-            correlation_id=envelope.correlation_id,
-            context=[envelope.context or ""],
-        )
+        try:
+            redactor.check_names(
+                id=[envelope.id] if has_sender_id else [],
+                kind=[envelope.kind],
+                to=envelope.to,
+                correlation_id=envelope.correlation_id,
+                context=[envelope.context or ""],
+            )
+        except EnvelopeError as error:
+            # The error names the envelope, but does not repeat the name in which a pattern matches.
+            error.envelope_id = envelope.id if has_sender_id and error.info.param != "id" else None
+            error.attempted_kind = envelope.kind if error.info.param != "kind" else None
+            raise
         envelope, redacted = redactor.redact(envelope)
         return WriteRequest(
             envelope=envelope,

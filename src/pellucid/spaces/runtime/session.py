@@ -202,7 +202,7 @@ class Session:
         except PellucidError as error:
             if isinstance(error, EnvelopeError) and _is_heartbeat(error):
                 return
-            self.send_error(error, error.envelope if isinstance(error, RateLimited) else None)
+            self.send_error(error)
             if isinstance(error, RateLimited) and error.is_persistent:
                 self.close(close_codes.POLICY_VIOLATION, "the rate limit was exceeded for too long")
             self._refusal_count += 1
@@ -235,7 +235,7 @@ class Session:
         if not self.is_stopped:
             self.outlet.write([encode_frame(one, self.wire_dialect) for one in envelopes])
 
-    def send_error(self, error: PellucidError, about: Envelope | None = None) -> None:
+    def send_error(self, error: PellucidError, about: Envelope | EnvelopeError | None = None) -> None:
         """Send an error about something that was refused, or count it, if too many were sent.
 
         Every error stands for one refusal, and for as many more as it has `dropped`.
@@ -247,6 +247,8 @@ class Session:
             self._schedule_report()
             return
         self._error_bucket.take(1)
+        if isinstance(error, RateLimited):
+            about = error.about
         more: dict[str, Any] = {}
         if error.info.code == "capability_violation":
             more["your_capabilities"] = list(self._space.capabilities(self.participant))
@@ -255,7 +257,11 @@ class Session:
         self._write_error(error, about, self._unreported_errors, more)
 
     def _write_error(
-        self, error: PellucidError, about: Envelope | None, dropped: int, more: dict[str, Any] | None = None
+        self,
+        error: PellucidError,
+        about: Envelope | EnvelopeError | None,
+        dropped: int,
+        more: dict[str, Any] | None = None,
     ) -> None:
         self._unreported_errors = 0
         fields = {**(more or {}), **({"dropped": dropped} if dropped else {})}
