@@ -4,8 +4,8 @@
         await asyncio.Future()
 
 A request is answered if it is addressed to this participant alone, or also to others and names one of its tools.
-Replayed requests are never answered. A failed tool is answered with an error that contains nothing of the exception. A
-call whose response is not needed any more is cancelled.
+Replayed requests are never answered. A failed tool is answered with an error that contains nothing of the exception; so
+is a call whose result the space refuses. A call whose response is not needed any more is cancelled.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ...errors import PellucidError
 from ...parts import RetryPromptPart, ToolCallPart
 from ...telemetry import log
 from ...tools import AnyTool, ExecutionOptions, FailureCounter, RunContext, call_tools, tools_by_name
+from ..client.errors import Refused
 from ..client.participant import Participant
 
 MAX_CONCURRENT_CALLS = 8
@@ -29,6 +30,7 @@ MAX_CONCURRENT_CALLS = 8
 
 _METHOD_NOT_FOUND = -32601
 _INVALID_PARAMS = -32602
+_INTERNAL_ERROR = -32603
 
 
 class ToolsInSpace:
@@ -94,14 +96,17 @@ class ToolsInSpace:
 
     async def _answer(self, request: Envelope) -> None:
         try:
+            result: Any
             if request.payload.get("method") == LIST_TOOLS:
-                await self._me.respond(
-                    request, {"tools": [_mcp_tool(tool.definition) for tool in self._tools.values()]}
-                )
-                return
-            async with self._call_slots:
-                result, error = await self._call(request)
-            await self._me.respond(request, result, error=error)
+                result, error = {"tools": [_mcp_tool(tool.definition) for tool in self._tools.values()]}, None
+            else:
+                async with self._call_slots:
+                    result, error = await self._call(request)
+            try:
+                await self._me.respond(request, result, error=error)
+            except Refused as refused:  # the result is too large, for example; the caller must not wait for ever
+                message = f"the result was refused: {refused.info.message}"
+                await self._me.respond(request, error={"code": _INTERNAL_ERROR, "message": message})
         except PellucidError as error:
             log.warning("a request in a space could not be answered: %s", error.info.code or error.info.kind)
 
