@@ -7,14 +7,15 @@ import random
 import subprocess
 import sys
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from websockets.asyncio.server import ServerConnection
 
 from pellucid.envelopes import Envelope, text_of
-from pellucid.errors import RequestError
-from pellucid.spaces import CallFailed, Kicked, Participant, Refused, SpaceClosed
+from pellucid.errors import PellucidError, RequestError
+from pellucid.spaces import CallFailed, Kicked, Participant, Refused, SpaceClosed, ToolsInSpace
+from pellucid.spaces.client import outbox
 from pellucid.spaces.client.remote import parse_address
 from tests.participants.room_kit import Frame, Room
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
@@ -259,6 +260,89 @@ async def test_a_rate_limited_envelope_is_sent_again(room: Room) -> None:
         async with asyncio.timeout(5):
             await asyncio.gather(*(a.say(str(number)) for number in range(6)))
     assert [one["payload"]["text"] for one in room.log] == [str(number) for number in range(6)]
+
+
+async def test_an_envelope_without_an_answer_does_not_stop_the_others(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "ANSWER_SECONDS", 0.05)
+    room.hook = lambda socket, who, frame: frame["payload"]["text"] == "lost"
+    slower = {"error": "too_many_requests", "code": "rate_limited", "message": "slowly", "retry_after": 0.0}
+    async with ada(room) as a, asyncio.timeout(LIMIT_SECONDS):
+        lost = asyncio.create_task(a.say("lost"))
+        await eventually(lambda: room.received)
+        for _ in range(8):
+            room.send_direct("system/error", "ada", slower)
+        await eventually(lambda: a._connection._outbox._max_in_flight == 1)
+        for number in range(5):
+            await a.say(str(number))
+        assert not lost.done()
+        lost.cancel()
+
+
+async def test_an_envelope_without_an_answer_fails_after_the_patience(room: Room) -> None:
+    room.hook = lambda socket, who, frame: True
+    async with ada(room, patience=0.1) as a, asyncio.timeout(LIMIT_SECONDS):
+        with pytest.raises(PellucidError, match="not known") as failed:
+            await a.say("lost")
+        assert (failed.value.info.kind, failed.value.info.code) == ("timeout", "no_answer")
+        assert not isinstance(failed.value, Refused)
+
+
+async def test_a_refusal_that_another_error_stands_for_is_repeated(room: Room) -> None:
+    """An error with `dropped` stands for other refusals, whatever its own code is."""
+    unreported: list[Frame] = []
+
+    def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
+        if frame["kind"] == "chat":
+            unreported.append(frame)
+            return len(unreported) == 1
+        code = "capability_violation"
+        error = {"error": code, "code": code, "message": "ada may not", "dropped": 1, "retry_after": 0.0}
+        room.send_direct("system/error", who, error, correlation_id=[frame["id"]])
+        return True
+
+    room.hook = hook
+    async with ada(room) as a, asyncio.timeout(LIMIT_SECONDS):
+        chat = asyncio.create_task(a.say("Hello"))
+        await eventually(lambda: unreported)
+        with pytest.raises(Refused):
+            await a.send("space/kick", {"participant_id": "bob"})
+        assert (await chat).seq
+
+
+async def test_what_no_space_accepts_is_refused_before_it_is_sent(room: Room) -> None:
+    endless: Frame = {}
+    endless["a"] = endless
+    async with ada(room) as a, asyncio.timeout(LIMIT_SECONDS):
+        for kind, payload, message in [
+            ("chat", nested(64), "nested deeper"),
+            ("chat", nested(5_000), "nested deeper"),
+            ("chat", endless, "nested deeper"),
+            ("system/heartbeat", {}, "ignores"),
+            ("system.heartbeat", {}, "ignores"),
+        ]:
+            with pytest.raises(Refused, match=message):
+                await a.send(kind, payload)
+        assert (await a.send("chat", nested(63))).seq
+    assert len(room.received) == 1
+
+
+def nested(levels: int) -> Frame:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return cast("Frame", value)
+
+
+async def test_a_result_that_the_space_refuses_ends_the_call(room: Room) -> None:
+    def deep() -> Frame:
+        """Return a value that is nested deeply."""
+        return nested(70)
+
+    async with ada(room) as a, bob(room) as b, ToolsInSpace(b, [deep]), asyncio.timeout(LIMIT_SECONDS):
+        with pytest.raises(CallFailed, match="nested deeper"):
+            await a.call("deep", to="bob")
 
 
 async def test_waiting_after_the_end_returns_at_once(room: Room) -> None:

@@ -267,6 +267,7 @@ class BaseParticipant:
         Raises:
             Refused: If the space refuses it.
             SpaceClosed: If there is no connection and there will be none.
+            PellucidError: If the space does not answer within the patience (`no_answer`).
         """
         envelope = Envelope(
             id=id or uuid.uuid4().hex,

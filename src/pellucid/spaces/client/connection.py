@@ -381,6 +381,7 @@ class ParticipantConnection:
         Raises:
             Refused: If the space refuses it.
             SpaceClosed: If there is no connection and there will be none.
+            PellucidError: If the space does not answer within the patience (`no_answer`).
         """
         if self._end_error is not None:
             raise self._end_error
@@ -453,7 +454,6 @@ class ParticipantConnection:
             except TimeoutError:
                 raise ConnectionLost("no welcome arrived") from None
             self._socket = socket
-            self._outbox.resend_all()
             sender = asyncio.create_task(self._send_all(socket))
             async for data in socket:
                 await self._on_frame(data)
@@ -465,6 +465,7 @@ class ParticipantConnection:
             was_welcomed, self._socket = self._socket is not None, None
             if sender is not None:
                 sender.cancel()
+            self._outbox.resend_all()
             with contextlib.suppress(Exception):
                 await socket.close()
         self._on_close(socket.close_code, socket.close_reason or "")

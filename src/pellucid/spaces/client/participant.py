@@ -8,7 +8,8 @@
 The rules:
 
 * An envelope that `send` returns is stored: its echo was received. An envelope without an echo is sent again after a
-  reconnection, with the same id. A space accepts an envelope once.
+  reconnection, with the same id. A space accepts an envelope once. If there is no answer within `patience` seconds,
+  `send` raises.
 * `async for` yields every envelope that this participant may see, in the space's order, once, its own too. Those from
   before it joined are `replayed`: they must not be acted on.
 * A space that was deleted and created again is another space. If that can be detected (it holds fewer envelopes than
