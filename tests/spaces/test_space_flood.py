@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from time import monotonic
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +73,67 @@ def test_patience_is_exceeded_by_continuous_floods_only() -> None:
     assert not rate_limiter.exceeds_patience(now)
     send_for(1.5)
     assert rate_limiter.exceeds_patience(now)
+
+
+@given(
+    sent=st.lists(
+        st.tuples(st.floats(0, 0.3), st.sampled_from(["chat", "mcp"]), st.integers(1, 1_500)), min_size=50, max_size=150
+    ),
+    at_once=st.integers(1, 4),
+)
+def test_who_waits_for_retry_after_never_exceeds_patience(sent: list[tuple[float, str, int]], at_once: int) -> None:
+    """Also if it has a few messages in flight before it knows of a refusal."""
+    rate_limiter, now = FloodLimiter(msgspec.structs.replace(LIMITS, patience=1)), 0.0
+    while sent:
+        refused, wait = [], 0.0
+        now += sent[0][0]
+        for message in sent[:at_once]:
+            try:
+                rate_limiter.take(message[1], message[2], now)
+            except PellucidError as error:
+                refused.append((0.0, *message[1:]))
+                wait = max(wait, error.info.retry_after or 0)
+                assert not rate_limiter.exceeds_patience(now)
+        sent = refused + sent[at_once:]
+        now += wait
+
+
+@given(rounds=st.lists(st.tuples(st.floats(0.01, 1), st.integers(12, 60), st.booleans()), min_size=1, max_size=20))
+def test_what_is_accepted_in_between_does_not_excuse_a_flood(rounds: list[tuple[float, int, bool]]) -> None:
+    limits = FloodLimits(chat=Rate(per_second=1, burst=1), mcp=Rate(per_second=1, burst=1), patience=3)
+    rate_limiter, now, exceeded_at = FloodLimiter(limits), 0.0, float("inf")
+    for seconds, count, sends_others in itertools.cycle(rounds):
+        now += seconds
+        for family in ["mcp"] * sends_others + ["chat"] * count:
+            try:
+                rate_limiter.take(family, 1, now)
+            except PellucidError:
+                if rate_limiter.exceeds_patience(now):
+                    exceeded_at = min(exceeded_at, now)
+        if now > 2 * limits.patience:
+            break
+    assert limits.patience < exceeded_at <= 2 * limits.patience
+
+
+def test_a_session_that_waits_for_retry_after_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(ingest, "monotonic", lambda: now[0])
+    monkeypatch.setattr(session, "monotonic", lambda: now[0])
+
+    async def scene() -> None:
+        limits = {"chat": {"per_second": 2, "burst": 1}, "patience": 5}
+        async with opened(settings={"limits": limits}) as (_, space, _store):
+            bob, sink = await join_space(space, "bob")
+            refused = 0
+            while now[0] < 1_020:
+                await bob.receive(chat("!"))
+                assert sink.closed is None
+                errors = sink.of("system/error")[refused:]
+                refused += len(errors)
+                now[0] += sum(one["payload"]["retry_after"] for one in errors)
+            assert refused >= 2 * 20 - 1
+
+    asyncio.run(scene())
 
 
 def test_a_flood_is_limited_and_does_not_disturb_others() -> None:
@@ -148,7 +211,7 @@ def test_unreadable_frames_are_rate_limited() -> None:
 def test_the_error_names_a_frame_that_cannot_be_read() -> None:
     """Its sender waits for an answer to this id."""
     deep = '{"a":' * 70 + "1" + "}" * 70
-    cases = {
+    cases: dict[str, bytes | str] = {
         "too_deep": f'{{"kind": "chat", "id": "too_deep", "payload": {deep}}}',
         "invalid_json": '{"kind": "chat", "id": "invalid_json", "payload": }',
         "too_large": chat("x" * 3_000, id="too_large"),

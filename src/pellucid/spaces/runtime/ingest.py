@@ -7,6 +7,10 @@ How much one participant may send, for each family of kinds, in messages and in 
 
 Each limit is a bucket that holds `burst` and refills by `per_second`. A refused message takes nothing from it. The
 limits hold for one replica: they protect it, and all readers, from floods. `now` is in seconds and never decreases.
+
+A participant that exceeds a limit stays over it until `QUIET_SECONDS` have passed in which at most
+`REFUSALS_PER_ACCEPTED` of its messages were refused for each one that was accepted. So one that waits for `retry_after`
+is not over the limit for long, and one that ignores it stays over it, whatever else of it is accepted.
 """
 
 from __future__ import annotations
@@ -35,7 +39,12 @@ FAMILIES = ("reasoning", "chat", "mcp", "stream")
 OTHER = "other"
 
 QUIET_SECONDS = 2.0
-"""Seconds without a refusal after which a participant no longer counts as over the limit."""
+"""Seconds with few refusals after which a participant no longer counts as over the limit."""
+
+REFUSALS_PER_ACCEPTED = 4
+"""Refusals that are few, for each accepted message. A client that waits has one; one that sends the next messages
+before it knows of a refusal, or has several connections, has a few more.
+"""
 
 
 class TokenBucket:
@@ -82,14 +91,24 @@ class RateLimited(PellucidError):
 class FloodLimiter:
     """The limits of one participant."""
 
-    __slots__ = ("_limits", "_messages", "_over_limit_since", "_over_limit_until", "_volume", "last_used")
+    __slots__ = (
+        "_limits",
+        "_messages",
+        "_over_limit_since",
+        "_over_limit_until",
+        "_tolerated_refusals",
+        "_volume",
+        "last_used",
+    )
 
     def __init__(self, limits: FloodLimits) -> None:
         self._limits = limits
         self._messages = {family: TokenBucket(getattr(limits, family)) for family in (*FAMILIES, OTHER)}
         self._volume = {family: TokenBucket(limits.bytes) for family in (*FAMILIES, OTHER)}
         self._over_limit_since = self._over_limit_until = -QUIET_SECONDS
-        """When the participant first exceeded its limit, and when it last did."""
+        """When the participant first exceeded its limit, and when it last did by more than is tolerated."""
+        self._tolerated_refusals = 0
+        """How many of the next refusals are tolerated, because messages were accepted since `_over_limit_until`."""
         self.last_used = 0.0
         """When the participant last sent something."""
 
@@ -107,7 +126,11 @@ class FloodLimiter:
         if wait > 0:
             if now - self._over_limit_until >= QUIET_SECONDS:
                 self._over_limit_since = now
-            self._over_limit_until = now
+                self._tolerated_refusals = 0
+            if self._tolerated_refusals:
+                self._tolerated_refusals -= 1
+            else:
+                self._over_limit_until = now
             raise RateLimited(
                 ErrorInfo(
                     "too_many_requests",
@@ -119,6 +142,7 @@ class FloodLimiter:
             )
         messages.take(1)
         volume.take(size_bytes)
+        self._tolerated_refusals += REFUSALS_PER_ACCEPTED
 
     def exceeds_patience(self, now: float) -> bool:
         """Check whether the participant has exceeded its limit for longer than the space tolerates."""
