@@ -136,7 +136,7 @@ class FloodLimiter:
                     "too_many_requests",
                     f"this participant sends more ({family}) than the space accepts; wait {wait:.1f} s, send slower",
                     code="rate_limited",
-                    retry_after=ceil(wait * 1000) / 1000,
+                    retry_after=(ceil(wait * 1000) + 1) / 1000,  # a millisecond more than rounding can take
                 ),
                 is_persistent=self.exceeds_patience(now),
             )
