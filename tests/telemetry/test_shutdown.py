@@ -163,7 +163,8 @@ def test_the_gateway_serves_while_the_weights_are_fetched(
     process_state: pytest.MonkeyPatch, serve: ServeThread
 ) -> None:
     async def fetch_forever(model: Model, path: Path | None = None) -> Path:
-        return await asyncio.get_running_loop().create_future()
+        forever: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
+        return await forever
 
     process_state.setattr("pellucid.local.fetch.cached_path", lambda model: None)
     process_state.setattr("pellucid.local.model_index.is_engine_installed", lambda: True)
