@@ -91,12 +91,18 @@ def read_chunk(data: bytes) -> Chunk | None:
         return None
 
 
-def native_part(data: bytes, candidate_index: int, part_index: int) -> Object:
+def native_part(data: bytes, candidate_index: int, part_index: int) -> Object | None:
     """Return a part exactly as it came, for kinds that `Part` does not have.
 
     The indexes count only entries that are objects, as `read_chunk` does.
+
+    Returns:
+        The part; None if the chunk is nested more deeply than JSON can be decoded. (`read_chunk` skips such fields.)
     """
-    native = _objects(decode_lenient_object(data, allow_list=True), "candidates")[candidate_index]
+    chunk = decode_lenient_object(data, allow_list=True)
+    if chunk is None:
+        return None
+    native = _objects(chunk, "candidates")[candidate_index]
     return _objects(native["content"], "parts")[part_index]
 
 
