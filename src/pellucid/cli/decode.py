@@ -24,11 +24,7 @@ from ..unicode import did_you_mean
 
 @click.command()
 @click.option("--from", "provider", required=True, metavar="PROVIDER", help="The provider that sent the bytes.")
-@click.option(
-    "--content-type",
-    metavar="T",
-    help="Its Content-Type, which tells Ollama's two APIs apart.",
-)
+@click.option("--content-type", metavar="T", help="Its Content-Type, which tells Ollama's two APIs apart.")
 @click.option("--unread", is_flag=True, help="List the fields that nothing reads, with their counts.")
 @click.argument("file", type=click.File("rb"), default="-")
 def decode(provider: str, content_type: str | None, unread: bool, file: BinaryIO) -> None:

@@ -111,11 +111,7 @@ DIALECTS_HELP = "; ".join(
 @click.option("--chunks", is_flag=True, help="Messages and calls as AG-UI's chunks.")
 @click.option("--stream/--no-stream", default=True, help="As a stream of events, or as the whole response.")
 @click.option("--check", is_flag=True, help="Also check the events: fail if one breaks a rule, or on an error.")
-@click.option(
-    "--content-type",
-    metavar="T",
-    help="Its Content-Type, which tells Ollama's two APIs apart.",
-)
+@click.option("--content-type", metavar="T", help="Its Content-Type, which tells Ollama's two APIs apart.")
 @click.argument("file", type=click.File("rb"), default="-")
 def translate(
     provider: str,

@@ -312,25 +312,26 @@ class Engine(EngineState):
         await self.stop()
 
     async def _run(self) -> None:
+        try:
+            await self._fetch_weights()
+            await self._keep_running()
+        except LocalError as error:
+            self.error = error
+            self.set_state("failed")
+
+    async def _fetch_weights(self) -> None:
+        """Fetch the weights, if they are not on this machine. Raises `FetchError`."""
         if self._fetch is not None:
-            try:
-                weights = await self._fetch()
-            except LocalError as error:
-                self.error = error
-                self.set_state("failed")
-                return
+            weights = await self._fetch()
             self._spec, self._fetch = replace(self._spec, path=str(weights)), None
             self.set_state("starting")
+
+    async def _keep_running(self) -> None:
+        """Run the child process again and again, until it has failed too often. Raises as `_run_once`."""
         pause_seconds = self._first_pause_seconds
         failures = 0
         while True:
-            try:
-                was_ready = await self._run_once()
-            except EngineError as error:
-                self.error = error
-                self.set_state("failed")
-                return
-            if was_ready:
+            if await self._run_once():
                 self.restarts += 1
                 failures = 0
                 pause_seconds = self._first_pause_seconds
