@@ -88,7 +88,11 @@ def tab(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterator
     made = Tab(context, gateway)
     yield made
     assert not made.unexpected_errors, made.unexpected_errors
-    made.page.evaluate("() => location.protocol === 'http:' && localStorage.clear()")
+    # The page stores a draft when it goes away, so the storage is deleted after that.
+    made.page.goto("about:blank")
+    context.new_cdp_session(made.page).send(
+        "Storage.clearDataForOrigin", {"origin": made.url, "storageTypes": "local_storage"}
+    )
     made.page.close()
     context.clear_cookies()
     _profiles.append(context)

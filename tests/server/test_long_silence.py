@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,16 +63,16 @@ class Silent:
         self._before_head = before_head
         self._refusal = refusal
         self._gate = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._called: Future[asyncio.AbstractEventLoop] = Future()
 
     def release(self) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._gate.set)
+        """Let the model go on. The first ping may have come before the gateway called it."""
+        self._called.result(LIMIT_SECONDS).call_soon_threadsafe(self._gate.set)
 
     @property
     def script(self) -> Script:
         async def script(call: Call) -> None:
-            self._loop = asyncio.get_running_loop()
+            self._called.set_result(asyncio.get_running_loop())
             if self._before_head:
                 await self._gate.wait()
             if self._refusal:
