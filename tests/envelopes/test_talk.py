@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, kinds
 from pellucid.envelopes.envelope import GATEWAY
-from pellucid.envelopes.talk import Talk, TalkLimits, TalkState
+from pellucid.envelopes.talk import Ends, Talk, TalkLimits, TalkState
 
 FREE = TalkLimits()
 PEOPLE = ("ada",)
+ENDS: dict[tuple[str, ...], Ends] = {("open",): "open", ("list",): "discovery"}
+"""What an envelope ends, by its `correlation_id`."""
 
 
 def envelope(kind: str, sender: str = "bot", context: str | None = None, **payload: Any) -> Envelope:
@@ -34,8 +36,8 @@ def send(
     people: tuple[str, ...] = PEOPLE,
     at: int = 0,
 ) -> bool:
-    """Send an envelope; return whether it is accepted. It ends something if it refers to what is `open`."""
-    ends = one.correlation_id == ("open",)
+    """Send an envelope; return whether it is accepted. What it ends is in `ENDS`."""
+    ends = ENDS.get(one.correlation_id)
     if talk.refusal(one, one.context, (space, context), people, at, ends=ends):
         return False
     talk.apply(one, one.context, people, at, ends=ends)
@@ -73,6 +75,27 @@ def test_what_settles_or_says_nothing_is_neither_counted_nor_refused(kind: str, 
     assert send(talk, chat(), limits)
     assert not send(talk, chat(), limits)
     assert send(talk, envelope(kind, context="r", **payload), limits, limits)
+
+
+def listed(text: str, sender: str = "bot") -> Envelope:
+    one = envelope(kinds.RESPONSE, sender, id="r-1", result={"tools": [{"name": text}] if text else []})
+    return replace(one, correlation_id=("list",))
+
+
+def test_a_list_is_free_and_a_changed_one_is_a_turn() -> None:
+    talk, limits = Talk(), TalkLimits(turns=1)
+    sent = ["scan", "scan", "", "scan and fix", "scan", "scan and fix", "and you?", "scan"]
+    assert [send(talk, listed(one), limits) for one in sent] == [True] * 6 + [False, True]
+    assert send(talk, listed("fix", sender="bee"), limits)
+    assert (talk.state.space.turns, talk.state.space.tokens) == (1, 3)
+    assert send(talk, listed("and me?", sender="ada"), limits)
+
+
+@given(st.lists(st.builds(listed, st.sampled_from("abcdefghijkl"), st.sampled_from(["bot", "bee"])), max_size=60))
+def test_by_lists_an_agent_says_no_more_than_the_limit_allows(sent: list[Envelope]) -> None:
+    talk, limits = Talk(), TalkLimits(turns=3)
+    accepted = {(one.sender, str(one.payload)) for one in sent if send(talk, one, limits)}
+    assert len(accepted) <= 2 + 3
 
 
 @pytest.mark.parametrize("kind", [kinds.RESPONSE, kinds.CONCLUSION, kinds.CANCEL])

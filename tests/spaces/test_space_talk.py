@@ -102,6 +102,28 @@ def test_an_agent_at_its_limit_says_nothing_in_other_kinds() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize("mode", ["strict", "flag"])
+def test_agents_do_not_talk_by_lists_of_tools(mode: str) -> None:
+    async def scene() -> None:
+        settings = {"talk": {"turns": 2, **PEOPLE}, "always": ["mcp/*"], "responses": mode}
+        async with opened(settings=settings) as (_, space, _):
+
+            async def list_tools(by: str, text: str) -> str | None:
+                request = await space.post(by, frame("mcp/request", {"method": "tools/list"}))
+                tools = [{"name": "scan", "description": text}]
+                answer = frame(
+                    "mcp/response", {"result": {"tools": tools}}, correlation_id=[request.stored.envelope.id]
+                )
+                return await post(space, "bob", answer)
+
+            assert [await list_tools("cyd", "scans") for _ in "abc"] == [None] * 3
+            answers = ["I say", "and you?", "scans", "what now?"]
+            assert [await list_tools("cyd", one) for one in answers] == [None, None, None, "talk_limit"]
+            assert [one["limit"] for one in await logged(space, "system/limit")] == ["turns"]
+
+    asyncio.run(scene())
+
+
 @pytest.mark.parametrize("mode", ["strict", "flag", "off"])
 def test_at_a_limit_only_what_is_open_ends(mode: str) -> None:
     async def scene() -> None:

@@ -34,7 +34,7 @@ from ..errors import ErrorInfo
 from ..unicode import truncate
 from . import kinds
 from .envelope import Envelope, Sees, readers_of, refuse, sees_as
-from .mcp import LIST_TOOLS, tool_of
+from .mcp import LIST_TOOLS, is_discovery, tool_of
 
 MAX_NAME = 255
 """How many characters of a tool's name are remembered."""
@@ -66,6 +66,8 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     tool: str | None = None
     """The tool that it calls."""
     lists_tools: bool = False
+    is_discovery: bool = False
+    """Whether it only asks what there is."""
     answered_by: tuple[str, ...] = ()
 
     @property
@@ -128,14 +130,13 @@ class Requests:
         errors += [error for id, one in known if (error := self._error(envelope.sender, id, one, sees)) is not None]
         return errors
 
-    def is_awaited(self, envelope: Envelope) -> bool:
-        """Check whether an envelope is a response to an unanswered request that its sender may answer."""
-        sees = sees_as(envelope.sender)
-        return envelope.kind == kinds.RESPONSE and any(
-            (request := self.state.requests.get(id)) is not None
-            and self._error(envelope.sender, id, request, sees) is None
-            for id in envelope.correlation_id
-        )
+    def awaiting(self, envelope: Envelope) -> list[Request]:
+        """Return the unanswered requests that an envelope is a response to, and that its sender may answer."""
+        if envelope.kind != kinds.RESPONSE:
+            return []
+        sees, named = sees_as(envelope.sender), envelope.correlation_id
+        known = [(id, request) for id in named if (request := self.state.requests.get(id)) is not None]
+        return [one for id, one in known if self._error(envelope.sender, id, one, sees) is None]
 
     def refused_answers(self, envelope: Envelope) -> frozenset[str]:
         """Return the requests that a response names and that its sender may not answer, or has answered before."""
@@ -199,14 +200,15 @@ class Requests:
             self._forget_participant(envelope.payload.get("participant_id"))
 
     def _remember(self, envelope: Envelope) -> None:
-        tool, requests = tool_of(envelope), self.state.requests
+        tool, method, requests = tool_of(envelope), envelope.payload.get("method"), self.state.requests
         self._remove(envelope.id)
         self.state.answered.pop(envelope.id, None)
         requests[envelope.id] = Request(
             by=envelope.sender,
             to=envelope.recipients,
             tool=tool[:MAX_NAME] if tool is not None else None,
-            lists_tools=envelope.payload.get("method") == LIST_TOOLS,
+            lists_tools=method == LIST_TOOLS,
+            is_discovery=is_discovery(method),
         )
         self._counts[envelope.sender] += 1
         if len(requests) > self._max_requests:

@@ -13,10 +13,12 @@ The rules:
    (`tools/list`), an acknowledgement, a status. A response is one unless it answers an open request; a conclusion or
    cancel, unless it ends a context that a start opened. Thoughts are turns only within their context. All of them count
    with their tokens, an estimate from their text; and the time runs from the first of them. The text is whatever a
-   sender can write, also where names belong (`_text_length`).
+   sender can write, also where names belong (`_texts`). An answer to a request that only asks what there is, is a turn
+   if this agent has answered such requests before, but not with this text: so lists of tools are free, words are not.
 3. Contexts count from the outermost one: what is nested in it counts for it, and so does what follows its end.
 4. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. What ends something
-   open is never refused: a conclusion or cancel, an answer to a request, a withdrawal or rejection of a proposal.
+   open is no turn, and never refused: a conclusion or cancel, an answer to a request (but see 2), a withdrawal or
+   rejection of a proposal.
    Agents' frames of streams are refused, too, and do not count.
 5. A person's chat, proposal, request or thought renews the counts of the space, and those of its context. `space/renew`
    renews both everywhere, or those of its context alone.
@@ -27,9 +29,10 @@ The counts are the same under any limits. An erased envelope has no tokens when 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -47,6 +50,11 @@ LIMIT_NAMES: tuple[LimitName, ...] = ("turns", "seconds", "tokens")
 
 MAX_CONTEXTS = 1_000
 MAX_AGENTS = 10_000
+MAX_LISTS = 8
+"""How many answers of an agent to requests that only ask what there is are remembered."""
+
+Ends: TypeAlias = Literal["open", "discovery"]
+"""What an envelope ends: a request that only asks what there is, or something else that is open."""
 
 
 class TalkLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -85,6 +93,8 @@ class TalkState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """By the outermost context, the one that was used last at the end."""
     agents: dict[str, bool] = {}
     """Who has sent reasoning or a response."""
+    lists: dict[str, tuple[str, ...]] = {}
+    """Digests of an agent's answers to requests that only ask what there is, the latest at the end."""
 
 
 class ReachedLimit(NamedTuple):
@@ -148,7 +158,7 @@ class Talk:
         people: Collection[str],
         time_ms: int,
         *,
-        ends: bool = False,
+        ends: Ends | None = None,
     ) -> ErrorInfo | None:
         """Return why an envelope is refused; None if it is not. Changes nothing.
 
@@ -158,10 +168,10 @@ class Talk:
             limits: The limits of the space, and of a context.
             people: The people of the space, if it names them.
             time_ms: The time, in milliseconds since 1970.
-            ends: Whether it ends something open.
+            ends: What it ends, if anything.
         """
         is_person = self.is_person(envelope.sender, people) and (bool(people) or not _is_of_an_agent(envelope))
-        if is_person or _talk_of(envelope, ends) is None:
+        if is_person or self._talk_of(envelope, ends) is None:
             return None
         return self._limit_error(path, limits, time_ms)
 
@@ -195,7 +205,7 @@ class Talk:
         people: Collection[str],
         time_ms: int,
         *,
-        ends: bool = False,
+        ends: Ends | None = None,
     ) -> None:
         """Apply an accepted envelope.
 
@@ -204,7 +214,7 @@ class Talk:
             path: Its context; for a start, the one that it opens.
             people: The people of the space, if it names them.
             time_ms: When it was accepted, in milliseconds since 1970.
-            ends: Whether it ends something open.
+            ends: What it ends, if anything.
         """
         root = None if path is None else paths.root(path)
         if envelope.sender == GATEWAY:
@@ -215,12 +225,15 @@ class Talk:
         else:
             self._count(envelope, root, people, time_ms, ends)
 
-    def _count(self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, ends: bool) -> None:
-        state, talk = self.state, _talk_of(envelope, ends)
+    def _count(
+        self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, ends: Ends | None
+    ) -> None:
+        state, talk = self.state, self._talk_of(envelope, ends)
         if _is_of_an_agent(envelope):
-            state.agents[envelope.sender] = True
-            if len(state.agents) > MAX_AGENTS:
-                del state.agents[next(iter(state.agents))]
+            _put(state.agents, envelope.sender, True, MAX_AGENTS)
+        if ends == "discovery" and (digest := _digest(envelope)):
+            others = (one for one in state.lists.get(envelope.sender, ()) if one != digest)
+            _put(state.lists, envelope.sender, (*others, digest)[-MAX_LISTS:], MAX_AGENTS)
         if talk is None:
             return
         if self.is_person(envelope.sender, people):
@@ -228,15 +241,25 @@ class Talk:
                 state.space = TalkCount()
                 self._renew(root)
             return
-        tokens = estimated_tokens(_text_length(envelope))
+        tokens = estimated_tokens(sum(map(len, _texts(envelope))))
         is_turn = talk == "turn"
         _add(state.space, tokens, is_turn, time_ms)
         if root is not None:
-            count = state.contexts.pop(root, None) or TalkCount()
-            state.contexts[root] = count
+            count = state.contexts.get(root) or TalkCount()
+            _put(state.contexts, root, count, MAX_CONTEXTS)
             _add(count, tokens, is_turn or kinds.kind_of(envelope.kind).act == "step", time_ms)
-            if len(state.contexts) > MAX_CONTEXTS:
-                del state.contexts[next(iter(state.contexts))]
+
+    def _talk_of(self, envelope: Envelope, ends: Ends | None) -> Literal["turn", "thought"] | None:
+        """Return how an envelope counts (rule 2), if an agent sends it; None: not at all."""
+        if ends == "discovery":
+            earlier = self.state.lists.get(envelope.sender)
+            return "turn" if earlier and (digest := _digest(envelope)) and digest not in earlier else None
+        talk = "text" if _has_known_method(envelope) else kinds.kind_of(envelope.kind).talk
+        if talk == "text":
+            return "turn" if _texts(envelope) else None
+        if talk == "end":
+            return "turn" if ends is None else None
+        return talk
 
     def _renew(self, root: str | None, *, everywhere: bool = False) -> None:
         if everywhere:
@@ -252,6 +275,17 @@ class Talk:
             count.notice = (name, allowed)
 
 
+_V = TypeVar("_V")
+
+
+def _put(table: dict[str, _V], key: str, value: _V, maximum: int) -> None:
+    """Put an entry at the end; remove the first one if there are too many."""
+    table.pop(key, None)
+    table[key] = value
+    if len(table) > maximum:
+        del table[next(iter(table))]
+
+
 def _add(count: TalkCount, tokens: int, is_turn: bool, time_ms: int) -> None:
     count.turns += is_turn
     count.tokens += tokens
@@ -264,16 +298,6 @@ def _is_of_an_agent(envelope: Envelope) -> bool:
     return envelope.kind == kinds.RESPONSE or kinds.kind_of(envelope.kind).act in ("start", "step", "conclusion")
 
 
-def _talk_of(envelope: Envelope, ends: bool) -> Literal["turn", "thought"] | None:
-    """Return how an envelope counts (rule 2), if an agent sends it; None: not at all."""
-    talk = "text" if _has_known_method(envelope) else kinds.kind_of(envelope.kind).talk
-    if talk == "text":
-        return "turn" if _text_length(envelope) else None
-    if talk == "end":
-        return None if ends else "turn"
-    return talk
-
-
 def _has_known_method(envelope: Envelope) -> bool:
     """Check whether an envelope is a request whose method says nothing of its own."""
     method = envelope.payload.get("method")
@@ -283,8 +307,8 @@ def _has_known_method(envelope: Envelope) -> bool:
 _NAME = re.compile(r"[A-Za-z0-9_.:/@+~=-]{0,64}")
 
 
-def _text_length(envelope: Envelope) -> int:
-    """Count the characters of everything that an envelope says, in its payload and in unknown fields.
+def _texts(envelope: Envelope) -> list[str]:
+    """Return everything that an envelope says, in its payload and in unknown fields.
 
     Ids, names of fields and the fields of JSON-RPC itself say something if they do not look like names.
     """
@@ -296,15 +320,24 @@ def _text_length(envelope: Envelope) -> int:
         if isinstance(name := payload.get(field), str):
             names.append(name)
             del payload[field]
-    length = 0
+    texts: list[str] = []
     values: list[Any] = [payload, envelope.extra, envelope.context_operation]
     while values:
         value = values.pop()
         if isinstance(value, str):
-            length += len(value)
+            texts.append(value)
         elif isinstance(value, dict):
             names += value
             values += value.values()
         elif isinstance(value, list | tuple):
             values += value
-    return length + sum(len(name) for name in names if _NAME.fullmatch(name) is None)
+    texts += (name for name in names if _NAME.fullmatch(name) is None)
+    return [text for text in texts if text]
+
+
+def _digest(envelope: Envelope) -> str:
+    """Return a short hash of what an envelope says. Empty: nothing."""
+    texts = _texts(envelope)
+    return (
+        hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if texts else ""
+    )

@@ -42,7 +42,7 @@ from ...envelopes.reasoning import NO_NAMES, EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
 from ...envelopes.streams import Membership, PendingRequest, Stream, Streams, structure_of
-from ...envelopes.talk import LIMIT_NAMES, Talk, TalkLimits, TalkState
+from ...envelopes.talk import LIMIT_NAMES, Ends, Talk, TalkLimits, TalkState
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
@@ -372,11 +372,13 @@ class SpaceState:
     def _talk_limits(self, path: str | None) -> TalkLimits:
         return self.settings.talk if path is None else self.settings.talk.context
 
-    def _ends(self, envelope: Envelope) -> bool:
-        """Check whether the next envelope ends something open: a request, or a context."""
-        return self.requests.is_awaited(envelope) or self.lifecycle.ends(envelope)
+    def _ends(self, envelope: Envelope) -> Ends | None:
+        """Return what the next envelope ends, if anything: a request, or a context."""
+        if requests := self.requests.awaiting(envelope):
+            return "discovery" if all(one.is_discovery for one in requests) else "open"
+        return "open" if self.lifecycle.ends(envelope) else None
 
-    def _talk_refusal(self, envelope: Envelope, time_ms: int, ends: bool) -> ErrorInfo | None:
+    def _talk_refusal(self, envelope: Envelope, time_ms: int, ends: Ends | None) -> ErrorInfo | None:
         talk = self.settings.talk
         if talk.is_unlimited:
             return None
