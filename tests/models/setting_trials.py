@@ -162,20 +162,23 @@ def _reason_for_thinking(trial: Trial, name: str, value: Any, settings: Settings
     words = [leaf for leaf in added if leaf in EFFORTS and isinstance(leaf, str)]
     if value in (False, "none"):
         if not has_effect:
-            return f"the thinking of {trial.model_title} cannot be switched off"
+            sentence = f"the thinking of {trial.model_title} cannot be switched off"
+            return _reason_without_effect(trial, name, settings, sentence)
         least = any(word != "none" for word in words) or any(type(leaf) is int and leaf > 0 for leaf in added)
         return (
             f"the thinking of {trial.model_title} cannot be switched off; the lowest level is requested"
             if least
             else None
         )
+    same = [level for level in EFFORTS if level != value and trial.sent_at_start({**rest, name: level}) == sent]
     if not has_effect:
-        return f"{trial.model_title} knows no level {value!r}; its default is used"
+        # A level of its own may be the default, or what another setting requests.
+        sentence = f"{trial.model_title} knows no level {value!r}; its default is used"
+        return _reason_without_effect(trial, name, settings, sentence) if same else None
     if value in added or (value in trial.row.budgets and any(type(leaf) is int for leaf in added)):
         return None
     if words:
         return f"{trial.model_title} knows no level {value!r}; the nearest, {words[0]!r}, is requested"
-    same = [level for level in EFFORTS if level != value and trial.sent_at_start({**rest, name: level}) == sent]
     if same or trial.sent_at_start({**rest, name: True}) == sent:
         return f"{trial.model_title} knows no level {value!r}; thinking is requested without a level"
     return None

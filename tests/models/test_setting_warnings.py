@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -230,6 +231,8 @@ def settings_for(draw: st.DrawFn, row: Profile) -> dict[str, Any]:
         # If a setting has the effect that others are not sent, the trials count it as effective, although its own
         # fields are replaced.
         del drawn["extra_body"]
+    if drawn.get("service_tier") == "auto":
+        drawn.pop("parallel_tool_calls", None)  # The trials would take the "auto" of `tool_choice` for the tier.
     return drawn
 
 
@@ -288,12 +291,32 @@ def test_a_setting_of_none_has_no_warning() -> None:
 def test_warnings_of_the_embedded_model(data: st.DataObject) -> None:
     origin, row = Origin("local", "openai_chat", "embedded"), ROWS["llama.cpp"]
     drawn: Any = data.draw(settings_for(row))
+    # The engine has one switch and one level: of two settings that request the same, the trials find that neither acts.
     if "chat_template_kwargs" in drawn.get("extra_body", ()) and drawn.keys() & {"thinking", "openai_reasoning_effort"}:
-        # The engine has one switch: of two settings that turn it the same way, the trials find that neither acts.
         del drawn["extra_body"]
+    if "thinking" in drawn:
+        drawn.pop("openai_reasoning_effort", None)
     local_model = data.draw(st.sampled_from(all_models()))
     tools = data.draw(st.sampled_from([(), (ToolDefinition("look", {"type": "object", "properties": {}}),)]))
     trials = trial_warnings(
         drawn, origin, row, lambda call: request_body(replace(call, tools=tools), origin, local_model)
     )
     assert embedded_warnings(ModelCall("", [], drawn, tools), {}, origin, local_model) == trials
+
+
+@pytest.mark.parametrize(
+    ("thinking", "effort", "expected"),
+    [
+        (True, "high", []),
+        ("low", "low", ["thinking: it is not sent together with openai_reasoning_effort"]),
+        ("low", "high", ["thinking: it is not sent together with openai_reasoning_effort"]),
+        (True, "none", ["openai_reasoning_effort: it is not sent together with thinking"]),
+        (False, "high", ["openai_reasoning_effort: it is not sent together with thinking"]),
+    ],
+)
+def test_of_two_settings_of_thinking_the_embedded_model_names_the_one_that_does_not_act(
+    thinking: Any, effort: str, expected: list[str]
+) -> None:
+    origin, [local_model, *_] = Origin("local", "openai_chat", "embedded"), [one for one in all_models() if one.grammar]
+    call_settings: Any = {"thinking": thinking, "openai_reasoning_effort": effort}
+    assert embedded_warnings(ModelCall("", [], call_settings), {}, origin, local_model) == expected

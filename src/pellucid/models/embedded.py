@@ -18,7 +18,7 @@ from ..events import ModelEvent, PartDeltaEvent, PartStartEvent, ResponseEndEven
 from ..local import LOCAL_PROVIDER, model_index
 from ..local.engine_sharing import RemoteEngine
 from ..local.model_index import EngineError
-from ..local.request import adapt_body, enforces_effort, explain_error
+from ..local.request import adapt_body, enforces_effort, explain_error, wants_thinking
 from ..local.supervisor import Engine
 from ..offload import offload
 from ..parts import (
@@ -124,7 +124,8 @@ def embedded_warnings(
         fields.body = adapt_body(sent_fields, grammar=grammar)
     except RequestError:
         return []
-    _claim_thinking(fields, has_levels=enforces_effort(sent_fields, grammar))
+    switched_on = sent_fields | {"chat_template_kwargs": {"enable_thinking": True}}
+    _claim_thinking(fields, has_levels=enforces_effort(switched_on, grammar))
     return call.native_tool_warnings(profile.native_wire) + setting_warnings(
         fields, profile, origin.model or profile.title, call.assumed_settings
     )
@@ -134,16 +135,24 @@ def _claim_thinking(fields: SettingFields, has_levels: bool) -> None:
     """Record which settings act after the body was adjusted.
 
     Thinking is a switch, which is on unless a setting switches it off. With levels, an effort acts, too, by the
-    grammar. Without them, for example with tools, it does not.
+    grammar, if thinking is on. Without them, for example with tools, it does not.
     """
-    is_off = fields.settings.get("openai_reasoning_effort") == "none"
+    all_efforts = [write for write in fields.writes if write.path == "reasoning_effort"]
+    is_off = bool(all_efforts) and all_efforts[-1][::2] == ("openai_reasoning_effort", "none")
     is_left_on = not is_off and fields.settings.get("thinking") not in (False, "none")
-    efforts = [write for write in fields.writes if write.path == "reasoning_effort"] if has_levels else []
+    is_on = wants_thinking(fields.body)
     fields.writes = [
         write
         for write in fields.writes
         if write.path not in ("reasoning_effort", "stream") and not (is_left_on and write.setting == "thinking")
-    ] + [write._replace(path="grammar") for write in efforts]
+    ]
+    for write in all_efforts if has_levels else ():
+        if write.value == "none" and is_off:
+            fields.bar(write.setting, "grammar")
+        elif is_on:
+            fields.claim(write.setting, "grammar", write.value)
+        elif write.setting != "thinking":
+            fields.withhold(write.setting, "grammar", by=["thinking"])
     fields.set_thinking_paths("chat_template_kwargs", before=True)
     if is_off and "thinking" in fields.settings:
         fields.withhold("openai_reasoning_effort", "chat_template_kwargs.enable_thinking", by=["thinking"])

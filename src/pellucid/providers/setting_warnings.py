@@ -184,6 +184,9 @@ def _thinking_message(outcome: _Outcome, profile: Profile, model: str) -> str | 
     sent = [leaf for write in outcome.sent("thinking") if write.path != HISTORY for leaf in _leaves(write.value)]
     words = [leaf for leaf in sent if isinstance(leaf, str) and leaf in EFFORTS]
     numbers = [leaf for leaf in sent if type(leaf) is int]
+    others = outcome.suppressors("thinking") if not sent and outcome.is_known("thinking") else []
+    if others:
+        return _not_sent_message(others)
     if level in (False, "none"):
         if not sent:
             return f"the thinking of {model} cannot be switched off"
