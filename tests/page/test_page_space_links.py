@@ -60,6 +60,8 @@ def test_a_space_is_created_and_joined_by_link(tabs: Tabs) -> None:
     mara = tabs(**PHONE)
     mara.page.on("request", lambda request: urls.append(request.url))
     mara.page.goto(link)
+    expect(mara.element("invited-by")).to_have_text("lena invites you to take part as mara.")
+    expect(mara.element("invitation")).to_contain_text("read along, write messages, and propose actions")
     mara.element("use-link").click()
     mara.element("message-field").fill("Hello from the phone")
     mara.element("send").click()
@@ -76,8 +78,8 @@ def test_a_space_is_created_and_joined_by_link(tabs: Tabs) -> None:
     other = tabs()
     other.allow("403")
     other.page.goto(link)
-    other.element("use-link").click()
     expect(other.page.get_by_role("alert")).to_contain_text("has been used")
+    expect(other.element("use-link")).to_have_count(0)
 
     # Lanes: by name, people's last; what only asks for tools is folded.
     with (

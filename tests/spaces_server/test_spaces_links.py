@@ -39,7 +39,15 @@ def make_link(gateway: Served, who: str, participant: str, space: str = "one", *
 
 
 def use(gateway: Served, link: str, space: str = "one") -> Reply:
-    return send(gateway, f"/spaces/{space}/join", {"link": link})
+    """Read a link, and join with it: what refuses the one refuses the other, with the same words."""
+    read = send(gateway, f"/spaces/{space}/invitation", {"link": link})
+    reply = send(gateway, f"/spaces/{space}/join", {"link": link})
+    assert read.status == reply.status
+    if reply.status == 200:
+        assert read.json["participant"] == reply.json["participant"]
+    else:
+        assert read.error == reply.error
+    return reply
 
 
 def code(reply: Reply) -> str:
@@ -52,6 +60,12 @@ def test_a_link_admits_its_participant_once_with_its_rights(gateway: Served) -> 
     assert made.json["capabilities"] == ["chat", "chat/*", "mcp/proposal", "mcp/withdraw"]
     members = gateway.request("GET", "/spaces/one", headers={"Authorization": f"Bearer {token('one', 'host')}"})
     assert "guest" not in {one["id"] for one in members.json["participants"]}, "a link alone changes nothing"
+    assert send(gateway, "/spaces/one/invitation", {"link": made.json["link"]}).json == {
+        "participant": "guest",
+        "invited_by": "host",
+        "rights": ["read", "talk", "propose"],
+        "expires_at": made.json["expires_at"],
+    }
 
     reply = use(gateway, made.json["link"])
     assert reply.status == 200, reply.body

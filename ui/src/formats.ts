@@ -2,6 +2,7 @@
 const formats = {
   number: (locale: string) => new Intl.NumberFormat(locale),
   clock: (locale: string) => new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" }),
+  list: (locale: string) => new Intl.ListFormat(locale),
   moment: (locale: string) => new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" }),
 }
 
@@ -18,6 +19,9 @@ export const formatNumber = (value: number) => (made.number ??= formats.number(l
 export const formatClock = (time: Date) => (made.clock ??= formats.clock(locale())).format(time)
 /** Day and time. */
 export const formatMoment = (time: Date) => (made.moment ??= formats.moment(locale())).format(time)
+
+/** A, B, and C. */
+export const formatList = (items: readonly string[]) => (made.list ??= formats.list(locale())).format(items)
 
 /** An amount of money; a currency that is no code of ISO 4217 stands before it as it is. */
 export function formatCurrency(amount: number, currency: string, digits: number): string {

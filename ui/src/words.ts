@@ -5,7 +5,7 @@
 // gateway are no words of the interface. The build puts each section into the chunks that use it: read words as
 // `words.section.name`.
 
-import { formatNumber, plural } from "./formats"
+import { formatList, formatNumber, plural } from "./formats"
 
 export const words = {
   /** The language of the words, for the document and for the formats of numbers and times. */
@@ -629,7 +629,9 @@ export const words = {
     },
     invitation: {
       title: (space: string) => `You are invited to ${space}`,
-      text: "Join to read along, and to take part as far as the link allows.",
+      by: "{who} invites you to take part as {you}.",
+      rightsGiven: (rights: string[]) => `You may ${formatList(rights)}.`,
+      given: { read: "read along", talk: "write messages", propose: "propose actions for others to approve", approve: "call tools, and approve or reject proposals" },
       join: "Join the space",
       failed: "You could not join.",
       dialog: "Invite by link",

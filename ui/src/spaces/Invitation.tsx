@@ -1,9 +1,15 @@
-// The page behind a link: joining exchanges the link for the participant's token.
+// The page behind a link: who invites, under which name and to do what. Joining exchanges the link for the participant's
+// token; a link that cannot be used offers nothing.
+import { useEffect, useState } from "react"
+
+import { ApiError } from "../api/client"
 import { Mark } from "../primitives/icons"
 import { ThemeToggle } from "../primitives/ThemeToggle"
+import { fill } from "../text/fill"
 import { plain } from "../text/visible"
 import { words } from "../words"
-import { joinByLink } from "./owned"
+import { joinByLink, readLink } from "./owned"
+import type { LinkContent } from "./owned"
 import { useAction } from "../primitives/useAction"
 
 interface Props {
@@ -20,15 +26,29 @@ export function takeLink(): string | null {
 }
 
 export function Invitation({ space, link, onJoined }: Props) {
-  const { busy, problem, run } = useAction(words.spaces.invitation.failed)
+  const texts = words.spaces.invitation
+  const { busy, problem, run } = useAction(texts.failed)
+  const [content, setContent] = useState<LinkContent | null>(null)
+  const [refused, setRefused] = useState(false)
+  const watched = async <T,>(work: Promise<T>): Promise<T> => {
+    try {
+      return await work
+    } catch (error) {
+      setRefused(error instanceof ApiError && [403, 409].includes(error.status))
+      throw error
+    }
+  }
+  useEffect(() => run(async () => setContent(await watched(readLink(space, link)))), [space, link])
+  const names = content && { who: <strong dir="auto">{plain(content.invited_by)}</strong>, you: <strong dir="auto">{plain(content.participant)}</strong> }
   return (
     <main className="sign-in" data-testid="invitation">
       <div className="sign-in__theme"><ThemeToggle /></div>
       <div className="sign-in__card">
         <Mark />
-        <h1 className="sign-in__title" dir="auto">{words.spaces.invitation.title(plain(space))}</h1>
-        <p className="sign-in__lead">{words.spaces.invitation.text}</p>
-        <button type="button" className="button button--first" data-testid="use-link" disabled={busy} onClick={() => run(async () => onJoined((await joinByLink(space, link)).token))}>{words.spaces.invitation.join}</button>
+        <h1 className="sign-in__title" dir="auto">{texts.title(plain(space))}</h1>
+        {names && <p className="sign-in__lead" data-testid="invited-by">{fill(texts.by, names)}</p>}
+        {content && <p className="sign-in__lead">{texts.rightsGiven(content.rights.map((right) => texts.given[right]))}</p>}
+        {!refused && <button type="button" className="button button--first" data-testid="use-link" disabled={busy} onClick={() => run(async () => onJoined((await watched(joinByLink(space, link))).token))}>{texts.join}</button>}
         {problem !== null && <p className="form-error" role="alert">{problem}</p>}
       </div>
     </main>

@@ -44,12 +44,23 @@ export const deleteSpace = (space: string) => requestJson<{ name: string }>(`/ap
 export const enterSpace = (space: string, participant: string) =>
   requestJson<ParticipantToken>(`/api${spacePath(space)}/participants`, withBody("POST", { participant }))
 
+/** What a link gives. */
+export interface LinkContent {
+  participant: string
+  invited_by: string
+  rights: readonly Right[]
+}
+
 /** Make a link; return what goes behind `#join=`. */
 export function makeLink(space: string, token: string, body: LinkRequest): Promise<string> {
   const init = withBody("POST", body)
   const headers = { ...init.headers, authorization: `Bearer ${token}` }
   return requestJson<{ link: string }>(`${spacePath(space)}/links`, { ...init, headers, credentials: "omit" }).then(({ link }) => link)
 }
+
+/** Read a link without using it. One that cannot be used is refused. */
+export const readLink = (space: string, link: string) =>
+  requestJson<LinkContent>(`${spacePath(space)}/invitation`, { ...withBody("POST", { link }), credentials: "omit" })
 
 export const joinByLink = (space: string, link: string) =>
   requestJson<ParticipantToken>(`${spacePath(space)}/join`, { ...withBody("POST", { link }), credentials: "omit" })

@@ -1,7 +1,8 @@
 """Links that invite to a space: the page makes them, and their recipients join with them.
 
-    POST /spaces/NAME/links   a participant who may invite   -> a link for one new participant, with rights and an end
-    POST /spaces/NAME/join    no credentials but the link    -> the token of that participant
+    POST /spaces/NAME/links        by a participant who may invite: a link for a new participant, with rights and an end
+    POST /spaces/NAME/invitation   with no credentials but the link: what the link gives, and whether it still does
+    POST /spaces/NAME/join         with no credentials but the link: the token of that participant
 
 * A link is encrypted and bound to its space; the gateway stores nothing of it. The page puts it behind `#` in an
   address, the part that browsers send to no server.
@@ -65,10 +66,19 @@ class Link(msgspec.Struct):
     expires_at: str
 
 
-class JoinRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /spaces/{name}/join`."""
+class LinkRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /spaces/{name}/invitation` and `POST /spaces/{name}/join`."""
 
     link: str
+
+
+class Invitation(msgspec.Struct):
+    """What a link gives."""
+
+    participant: Annotated[str, Meta(description="The name that the link gives.")]
+    invited_by: str
+    rights: Annotated[list[Right], Meta(description="What the participant may do.")]
+    expires_at: str
 
 
 class Joined(msgspec.Struct):
@@ -91,6 +101,11 @@ class _Invitation(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         payload = {"participant_id": self.participant, "initial_capabilities": self.capabilities}
         return {"kind": INVITE, "id": self.id, "ts": time_text(self.made_at_ms), "payload": payload}
 
+    def draft(self) -> Envelope:
+        """Return the envelope to check."""
+        payload = self.envelope()["payload"]
+        return Envelope(id=self.id, sender=self.inviter, kind=INVITE, ts=self.made_at_ms, payload=payload)
+
 
 class LinkHandlers:
     """Handlers of links."""
@@ -112,60 +127,58 @@ class LinkHandlers:
             now_ms,
             now_ms + body.expires_in_seconds * 1000,
         )
-        written = invitation.envelope()
-        space.check_invitation(
-            Envelope(
-                id=invitation.id,
-                sender=authenticated.participant,
-                kind=INVITE,
-                ts=now_ms,
-                payload=written["payload"],
-            )
-        )
+        space.check_invitation(invitation.draft())
         content = msgspec.json.encode(invitation)
         link = encrypt(content, self._services.seal_keys(), tenant=space.owner, context=await self._context(space))
         answer = Link(link, body.participant, capabilities, time_text(invitation.expires_at_ms))
         await send_uncached(exchange, answer)
 
+    async def read(self, exchange: Exchange) -> None:
+        """Send what a link gives, without using it. Refuse a link that `join` would refuse."""
+        space, invitation = await self._open(exchange)
+        if await self._services.store.spaces.get_envelope_by_id(space.owner, space.name, invitation.id) is not None:
+            raise _used()
+        try:
+            space.check_invitation(invitation.draft())
+        except PellucidError as error:
+            raise (_name_taken if error.info.code == "name_taken" else _revoked)(invitation) from None
+        rights = [right for right, needed in RIGHTS.items() if set(needed) <= set(invitation.capabilities)]
+        answer = Invitation(invitation.participant, invitation.inviter, rights, time_text(invitation.expires_at_ms))
+        await send_uncached(exchange, answer)
+
     async def join(self, exchange: Exchange) -> None:
         """Exchange a link for the token of its participant."""
-        body = decode(await exchange.read_body(self._services.config.server), JoinRequest)
-        space, invitation = await self._open(exchange.path_params["name"], body.link)
-        exchange.principal = exchange.telemetry.principal = Principal(space.owner, None, invitation.participant)
-        if time.time() * 1000 >= invitation.expires_at_ms:
-            raise forbidden("this link has expired; ask for a new one", "link_expired", "link")
-        await space.catch_up()
+        space, invitation = await self._open(exchange)
         try:
             posted = await space.post(
                 invitation.inviter, invitation.envelope(), DEFAULT_DIALECT, address=space_query.gateway_url(exchange)
             )
         except PellucidError as error:
             if error.info.kind in ("forbidden", "invalid_request", "not_found"):
-                raise forbidden(
-                    f"{invitation.inviter!r}, who made this link, may not give these rights any more",
-                    "link_revoked",
-                    "link",
-                ) from None
+                raise _revoked(invitation) from None
             raise
         if not posted.answers:
-            raise forbidden("this link has been used; each link admits one participant, once", "link_used", "link")
+            raise _used()
         token = posted.answers[0].payload.get("token")
         if not isinstance(token, str):
-            raise RequestError(
-                f"there is a participant called {invitation.participant!r} already; ask for a link with another name",
-                kind="conflict",
-                code="name_taken",
-                param="link",
-            )
+            raise _name_taken(invitation)
         await send_uncached(exchange, Joined(invitation.participant, token))
 
-    async def _open(self, name: str, link: str) -> tuple[Space, _Invitation]:
+    async def _open(self, exchange: Exchange) -> tuple[Space, _Invitation]:
+        """Return the space and the content of the request's link, if it has not expired."""
+        body = decode(await exchange.read_body(self._services.config.server), LinkRequest)
         try:
-            space = await self._services.spaces.space(name)
-            content = decrypt(link, self._services.seal_keys(), tenant=space.owner, context=await self._context(space))
-            return space, msgspec.json.decode(content, type=_Invitation)
+            space = await self._services.spaces.space(exchange.path_params["name"])
+            context = await self._context(space)
+            content = decrypt(body.link, self._services.seal_keys(), tenant=space.owner, context=context)
+            invitation = msgspec.json.decode(content, type=_Invitation)
         except (RequestError, SealError, msgspec.MsgspecError, UnicodeError):
             _raise_invalid()
+        exchange.principal = exchange.telemetry.principal = Principal(space.owner, None, invitation.participant)
+        if time.time() * 1000 >= invitation.expires_at_ms:
+            raise forbidden("this link has expired; ask for a new one", "link_expired", "link")
+        await space.catch_up()
+        return space, invitation
 
     async def _context(self, space: Space) -> str:
         """Return what a link is bound to: this space, and no later one of the same name."""
@@ -178,6 +191,25 @@ class LinkHandlers:
 def _capabilities(rights: list[Right], space: Space) -> list[str]:
     capabilities = [one for right in RIGHTS if right in rights for one in RIGHTS[right]]
     return ["reasoning/read", *capabilities] if space.settings.read_reasoning == "capability" else capabilities
+
+
+def _used() -> PellucidError:
+    return forbidden("this link has been used; each link admits one participant, once", "link_used", "link")
+
+
+def _revoked(invitation: _Invitation) -> PellucidError:
+    return forbidden(
+        f"{invitation.inviter!r}, who made this link, may not give these rights any more", "link_revoked", "link"
+    )
+
+
+def _name_taken(invitation: _Invitation) -> PellucidError:
+    return RequestError(
+        f"there is a participant called {invitation.participant!r} already; ask for a link with another name",
+        kind="conflict",
+        code="name_taken",
+        param="link",
+    )
 
 
 def _raise_invalid() -> NoReturn:

@@ -20,7 +20,7 @@ from ..routing import STRING, Operation, Schema, Socket, Table, parameter
 from ..services import Services
 from .auth import EndpointFactory, ParticipantHandler
 from .history_handlers import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
-from .links import Joined, JoinRequest, Link, LinkHandlers, NewLink
+from .links import Invitation, Joined, Link, LinkHandlers, LinkRequest, NewLink
 from .mcp import SESSION_HEADER, MCPHandlers
 from .socket import SpaceSocket
 from .space_handlers import (
@@ -45,6 +45,7 @@ SECURITY = {
 _TOKEN: list[Schema] = [{"space-token": []}]
 _ERROR_STATUSES = (400, 401, 403, 404, 429, 500, 503)
 _POST_ERROR_STATUSES = (*_ERROR_STATUSES, 408, 413)
+_LINK_ERROR_STATUSES = (400, 403, 408, 409, 413, 429, 500, 503)
 
 # --- parameters ------------------------------------------------------------------------------------------------------
 
@@ -197,7 +198,7 @@ _MCP_MESSAGE: Schema = {
     },
     "required": ["jsonrpc"],
 }
-_JOIN_PATH = "/spaces/{name}/join"
+_INVITATION_PATH, _JOIN_PATH = "/spaces/{name}/invitation", "/spaces/{name}/join"
 _SPACES_PATH, _SPACE_PATH, _ENVELOPES_PATH = "/spaces", "/spaces/{name}", "/spaces/{name}/envelopes"
 _MCP_PATH = "/spaces/{name}/mcp"
 TABLE = Table(
@@ -247,13 +248,24 @@ TABLE = Table(
         ),
         Operation(
             "POST",
+            _INVITATION_PATH,
+            LinkHandlers.read,
+            "readLink",
+            "What a link gives; it is not used",
+            Invitation,
+            request_body=LinkRequest,
+            error_statuses=_LINK_ERROR_STATUSES,
+            security=(),
+        ),
+        Operation(
+            "POST",
             _JOIN_PATH,
             LinkHandlers.join,
             "joinByLink",
             "Join with a link: get the token of its participant, once",
             Joined,
-            request_body=JoinRequest,
-            error_statuses=(400, 403, 408, 409, 413, 429, 500, 503),
+            request_body=LinkRequest,
+            error_statuses=_LINK_ERROR_STATUSES,
             security=(),
         ),
         Operation(
@@ -422,7 +434,11 @@ def routes(services: Services) -> list[BaseRoute]:
 
     def make_endpoint(row: Operation, handler: ParticipantHandler) -> ASGIApp:
         # The list of spaces also accepts other credentials, and a link is one: their handlers authenticate the caller.
-        without_token = {_SPACES_PATH: space_handlers.spaces, _JOIN_PATH: link_handlers.join}
+        without_token = {
+            _SPACES_PATH: space_handlers.spaces,
+            _INVITATION_PATH: link_handlers.read,
+            _JOIN_PATH: link_handlers.join,
+        }
         endpoint = (
             endpoint_factory.without_token(without_token[row.path])
             if row.path in without_token
