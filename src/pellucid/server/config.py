@@ -322,7 +322,7 @@ class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics: bool = True
     """Whether `GET /metrics` is served, for Prometheus."""
     metrics_open: bool = False
-    """Whether `/metrics` needs no credentials; by default it needs those of the gateway."""
+    """Whether `/metrics` needs no credentials; by default it needs an operator's key, where keys are required."""
     log: Literal["text", "json"] = "text"
     """The form of log lines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
