@@ -158,13 +158,22 @@ def test_a_list_counts_for_those_who_could_read_it() -> None:
 
 def test_a_state_of_an_older_version_is_read() -> None:
     """It knows neither who sent a request nor who could read a list."""
-    old = b'{"requests": {"q": {"to": ["b"], "tool": "search"}}, "tools": {"search": ["b", "c"]}}'
+    old = b"""{"requests": {"q": {"to": ["b"], "tool": "search"}, "l": {"by": "a", "lists_tools": true}},
+        "tools": {"search": ["b", "c"]}}"""
     requests = Requests(msgspec.json.decode(old, type=RequestState))
     assert requests.state.offers == {"search": {"b": (), "c": ()}}
     assert requests.state.requests["q"].readers == ()
+    assert requests.state.requests["l"].discovery == "tools/list"
     assert send(requests, answer("d")) == "not_addressed"
     assert send(requests, answer("b")) is None
-    assert b"tools" not in msgspec.json.encode(requests.state)
+    assert b'"tools":' not in msgspec.json.encode(requests.state)
+
+
+def test_a_notification_has_no_answer() -> None:
+    requests = Requests()
+    requests.apply(envelope_of("request", id="q", by="a", method="notifications/cancelled"))
+    assert send(requests, answer("b")) == "unknown_request"
+    assert not requests.state.requests
 
 
 def test_a_flagged_answer_is_accepted_and_counts_for_nothing() -> None:

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, kinds
 from pellucid.envelopes.envelope import GATEWAY
-from pellucid.envelopes.talk import Ends, Talk, TalkLimits, TalkState
+from pellucid.envelopes.talk import MAX_DISCOVERY_ANSWERS, OPEN, Talk, TalkLimits, TalkState
 
 FREE = TalkLimits()
 PEOPLE = ("ada",)
-ENDS: dict[tuple[str, ...], Ends] = {("open",): "open", ("list",): "discovery"}
+ENDS: dict[tuple[str, ...], str] = {("open",): OPEN, ("list",): "tools/list", ("prompts",): "prompts/list"}
 """What an envelope ends, by its `correlation_id`."""
 
 
@@ -77,25 +77,37 @@ def test_what_settles_or_says_nothing_is_neither_counted_nor_refused(kind: str, 
     assert send(talk, envelope(kind, context="r", **payload), limits, limits)
 
 
-def listed(text: str, sender: str = "bot") -> Envelope:
-    one = envelope(kinds.RESPONSE, sender, id="r-1", result={"tools": [{"name": text}] if text else []})
-    return replace(one, correlation_id=("list",))
+def listed(*names: str, sender: str = "bot", about: str = "list") -> Envelope:
+    one = envelope(kinds.RESPONSE, sender, id="r-1", result={"tools": [{"name": name} for name in names]})
+    return replace(one, correlation_id=(about,))
 
 
 def test_a_list_is_free_and_a_changed_one_is_a_turn() -> None:
     talk, limits = Talk(), TalkLimits(turns=1)
-    sent = ["scan", "scan", "", "scan and fix", "scan", "scan and fix", "and you?", "scan"]
-    assert [send(talk, listed(one), limits) for one in sent] == [True] * 6 + [False, True]
-    assert send(talk, listed("fix", sender="bee"), limits)
+    assert send(talk, listed("scan", "fix"), limits)
+    assert send(talk, listed("fix", "scan"), limits), "in another order"
+    assert send(talk, listed("scan", about="prompts"), limits), "of another method"
+    assert talk.state.space.turns == 0
+    assert send(talk, listed("scan and fix"), limits)
     assert (talk.state.space.turns, talk.state.space.tokens) == (1, 3)
-    assert send(talk, listed("and me?", sender="ada"), limits)
+    assert send(talk, listed("scan", "fix"), limits), "an earlier one"
+    assert not send(talk, listed(), limits)
+    assert not send(talk, replace(listed(), payload={"result": {"and_you": 1}}), limits), "words in names of fields"
+    assert send(talk, listed("fix", sender="bee"), limits), "the first one of another agent"
+    assert send(talk, listed("and me?", sender="ada"), limits), "a person's"
 
 
-@given(st.lists(st.builds(listed, st.sampled_from("abcdefghijkl"), st.sampled_from(["bot", "bee"])), max_size=60))
-def test_by_lists_an_agent_says_no_more_than_the_limit_allows(sent: list[Envelope]) -> None:
-    talk, limits = Talk(), TalkLimits(turns=3)
+_listed = st.builds(listed, st.sampled_from("abcdefghijkl"), sender=st.sampled_from(["bot", "bee"]))
+
+
+@given(st.lists(_listed, max_size=60), st.integers(1, 12))
+def test_by_lists_agents_send_no_more_than_the_limit_allows(sent: list[Envelope], turns: int) -> None:
+    """Each agent has one list besides, which is free."""
+    talk, limits = Talk(), TalkLimits(turns=turns)
     accepted = {(one.sender, str(one.payload)) for one in sent if send(talk, one, limits)}
-    assert len(accepted) <= 2 + 3
+    assert len(accepted) <= 2 + turns
+    answers = [kept for by_method in talk.state.discovery_answers.values() for kept in by_method.values()]
+    assert all(len(kept) <= MAX_DISCOVERY_ANSWERS for kept in answers)
 
 
 @pytest.mark.parametrize("kind", [kinds.RESPONSE, kinds.CONCLUSION, kinds.CANCEL])
@@ -235,7 +247,8 @@ _sent = st.lists(
         st.sampled_from(["ada", "bot", "bee"]),
         st.sampled_from([None, "r", "r/s", "q"]),
         text=st.text(max_size=40),
-    ),
+    )
+    | st.builds(listed, st.text(max_size=3), sender=st.sampled_from(["ada", "bot", "bee"])),
     max_size=40,
 )
 

@@ -108,8 +108,8 @@ def test_agents_do_not_talk_by_lists_of_tools(mode: str) -> None:
         settings = {"talk": {"turns": 2, **PEOPLE}, "always": ["mcp/*"], "responses": mode}
         async with opened(settings=settings) as (_, space, _):
 
-            async def list_tools(by: str, text: str) -> str | None:
-                request = await space.post(by, frame("mcp/request", {"method": "tools/list"}))
+            async def list_tools(by: str, text: str, method: str = "tools/list") -> str | None:
+                request = await space.post(by, frame("mcp/request", {"method": method}))
                 tools = [{"name": "scan", "description": text}]
                 answer = frame(
                     "mcp/response", {"result": {"tools": tools}}, correlation_id=[request.stored.envelope.id]
@@ -120,6 +120,13 @@ def test_agents_do_not_talk_by_lists_of_tools(mode: str) -> None:
             answers = ["I say", "and you?", "scans", "what now?"]
             assert [await list_tools("cyd", one) for one in answers] == [None, None, None, "talk_limit"]
             assert [one["limit"] for one in await logged(space, "system/limit")] == ["turns"]
+            notified = await list_tools("cyd", "and you?", "notifications/cancelled")
+            assert notified == ("unknown_request" if mode == "strict" else "talk_limit")
+            assert await list_tools("dee", "this is new") is None, "a person is told"
+            again = SpaceState(read_settings(settings))
+            for one in await whole_log(space):
+                again.replay(one)
+            assert again.talk.state == space._live.state.talk.state
 
     asyncio.run(scene())
 

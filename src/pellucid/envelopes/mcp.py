@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -26,9 +26,15 @@ _DISCOVERY = re.compile(
 )
 
 
-def is_discovery(method: Any) -> bool:
+def is_discovery(method: Any) -> TypeGuard[str]:
     """Check whether a request of this method only asks what there is, or begins a session."""
     return isinstance(method, str) and _DISCOVERY.fullmatch(method) is not None
+
+
+def is_notification(envelope: Envelope) -> bool:
+    """Check whether a request is a notification, to which JSON-RPC has no response."""
+    method = envelope.payload.get("method")
+    return isinstance(method, str) and method.startswith("notifications/")
 
 
 def call_params(tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:

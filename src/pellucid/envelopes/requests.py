@@ -12,8 +12,8 @@ The rules:
    of others it counts only if no list that they could read has the tool. While no participant has listed the tool,
    anyone may answer.
 3. Any other request without recipients is answered by anyone, each once: so tools are discovered.
-4. Everything else answers no request that is remembered: its requester does not wait any more, or it was never sent.
-   A request that the sender may not read is one of these.
+4. Everything else answers no request that is remembered: its requester does not wait any more, or it was never sent, or
+   it is a notification, which has no answer. A request that the sender may not read is one of these.
 
 The space refuses a response that breaks a rule, or flags it (`responses` in its settings). A refused envelope
 changes nothing, so `replay` of the accepted ones gives the state again.
@@ -34,7 +34,7 @@ from ..errors import ErrorInfo
 from ..unicode import truncate
 from . import kinds
 from .envelope import Envelope, Sees, readers_of, refuse, sees_as
-from .mcp import LIST_TOOLS, is_discovery, tool_of
+from .mcp import LIST_TOOLS, is_discovery, is_notification, tool_of
 
 MAX_NAME = 255
 """How many characters of a tool's name are remembered."""
@@ -66,9 +66,13 @@ class Request(msgspec.Struct, kw_only=True, omit_defaults=True):
     tool: str | None = None
     """The tool that it calls."""
     lists_tools: bool = False
-    is_discovery: bool = False
-    """Whether it only asks what there is."""
+    discovery: str = ""
+    """Its method, if it only asks what there is."""
     answered_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.lists_tools and not self.discovery:  # in states of older versions
+            self.discovery = LIST_TOOLS
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -130,7 +134,7 @@ class Requests:
         errors += [error for id, one in known if (error := self._error(envelope.sender, id, one, sees)) is not None]
         return errors
 
-    def awaiting(self, envelope: Envelope) -> list[Request]:
+    def awaited_requests(self, envelope: Envelope) -> list[Request]:
         """Return the unanswered requests that an envelope is a response to, and that its sender may answer."""
         if envelope.kind != kinds.RESPONSE:
             return []
@@ -181,7 +185,7 @@ class Requests:
 
     def apply(self, envelope: Envelope) -> None:
         """Apply an accepted envelope."""
-        if envelope.kind == kinds.REQUEST:
+        if envelope.kind == kinds.REQUEST and not is_notification(envelope):
             self._remember(envelope)
         elif envelope.kind == kinds.RESPONSE:
             sees = sees_as(envelope.sender)
@@ -208,7 +212,7 @@ class Requests:
             to=envelope.recipients,
             tool=tool[:MAX_NAME] if tool is not None else None,
             lists_tools=method == LIST_TOOLS,
-            is_discovery=is_discovery(method),
+            discovery=method if is_discovery(method) else "",
         )
         self._counts[envelope.sender] += 1
         if len(requests) > self._max_requests:

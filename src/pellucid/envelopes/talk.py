@@ -13,18 +13,19 @@ The rules:
    (`tools/list`), an acknowledgement, a status. A response is one unless it answers an open request; a conclusion or
    cancel, unless it ends a context that a start opened. Thoughts are turns only within their context. All of them count
    with their tokens, an estimate from their text; and the time runs from the first of them. The text is whatever a
-   sender can write, also where names belong (`_texts`). An answer to a request that only asks what there is, is a turn
-   if this agent has answered such requests before, but not with this text: so lists of tools are free, words are not.
-3. Contexts count from the outermost one: what is nested in it counts for it, and so does what follows its end.
-4. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. What ends something
-   open is no turn, and never refused: a conclusion or cancel, an answer to a request (but see 2), a withdrawal or
-   rejection of a proposal.
-   Agents' frames of streams are refused, too, and do not count.
-5. A person's chat, proposal, request or thought renews the counts of the space, and those of its context. `space/renew`
-   renews both everywhere, or those of its context alone.
-6. A notice of the gateway (`system/limit`) says that a limit is reached, once.
+   sender can write, also where names belong (`_texts`).
+3. Requests that only ask what there is are free, so answers to those of agents are not always: an agent's first
+   answer to a method is free, and so are repetitions of its last ones. Another answer is a turn. So tools are found at
+   a limit, too, and lists of tools cannot carry a conversation.
+4. Contexts count from the outermost one: what is nested in it counts for it, and so does what follows its end.
+5. At a limit, more of these envelopes are refused: of a context, those in it; of the space, all. What ends something
+   open, and is no turn, is never refused: a conclusion or cancel, an answer to a request, a withdrawal or rejection of
+   a proposal. Agents' frames of streams are refused, too, and do not count.
+6. A person's chat, proposal, request or thought renews the counts of the space, and those of its context.
+   `space/renew` renews both everywhere, or those of its context alone.
+7. A notice of the gateway (`system/limit`) says that a limit is reached, once.
 
-The counts are the same under any limits. An erased envelope has no tokens when the log is read again.
+The counts are the same under any limits. An erased envelope has no text when the log is read again.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ LIMIT_NAMES: tuple[LimitName, ...] = ("turns", "seconds", "tokens")
 
 MAX_CONTEXTS = 1_000
 MAX_AGENTS = 10_000
-MAX_LISTS = 8
-"""How many answers of an agent to requests that only ask what there is are remembered."""
+MAX_DISCOVERY_ANSWERS = 8
+"""How many different answers of an agent to one method that only asks what there is are remembered."""
 
-Ends: TypeAlias = Literal["open", "discovery"]
-"""What an envelope ends: a request that only asks what there is, or something else that is open."""
+OPEN = "open"
+"""What an envelope ends: something that is open, and no agent's request that only asks what there is."""
 
 
 class TalkLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -93,8 +94,8 @@ class TalkState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """By the outermost context, the one that was used last at the end."""
     agents: dict[str, bool] = {}
     """Who has sent reasoning or a response."""
-    lists: dict[str, tuple[str, ...]] = {}
-    """Digests of an agent's answers to requests that only ask what there is, the latest at the end."""
+    discovery_answers: dict[str, dict[str, tuple[str, ...]]] = {}
+    """By agent and method: digests of its answers to requests that only ask what there is, the latest at the end."""
 
 
 class ReachedLimit(NamedTuple):
@@ -158,7 +159,7 @@ class Talk:
         people: Collection[str],
         time_ms: int,
         *,
-        ends: Ends | None = None,
+        ends: str | None = None,
     ) -> ErrorInfo | None:
         """Return why an envelope is refused; None if it is not. Changes nothing.
 
@@ -168,7 +169,7 @@ class Talk:
             limits: The limits of the space, and of a context.
             people: The people of the space, if it names them.
             time_ms: The time, in milliseconds since 1970.
-            ends: What it ends, if anything.
+            ends: What it ends: `OPEN`, or the method of agents' requests that only ask what there is. None: nothing.
         """
         is_person = self.is_person(envelope.sender, people) and (bool(people) or not _is_of_an_agent(envelope))
         if is_person or self._talk_of(envelope, ends) is None:
@@ -205,7 +206,7 @@ class Talk:
         people: Collection[str],
         time_ms: int,
         *,
-        ends: Ends | None = None,
+        ends: str | None = None,
     ) -> None:
         """Apply an accepted envelope.
 
@@ -214,7 +215,7 @@ class Talk:
             path: Its context; for a start, the one that it opens.
             people: The people of the space, if it names them.
             time_ms: When it was accepted, in milliseconds since 1970.
-            ends: What it ends, if anything.
+            ends: What it ends: `OPEN`, or the method of agents' requests that only ask what there is. None: nothing.
         """
         root = None if path is None else paths.root(path)
         if envelope.sender == GATEWAY:
@@ -226,14 +227,16 @@ class Talk:
             self._count(envelope, root, people, time_ms, ends)
 
     def _count(
-        self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, ends: Ends | None
+        self, envelope: Envelope, root: str | None, people: Collection[str], time_ms: int, ends: str | None
     ) -> None:
         state, talk = self.state, self._talk_of(envelope, ends)
         if _is_of_an_agent(envelope):
             _put(state.agents, envelope.sender, True, MAX_AGENTS)
-        if ends == "discovery" and (digest := _digest(envelope)):
-            others = (one for one in state.lists.get(envelope.sender, ()) if one != digest)
-            _put(state.lists, envelope.sender, (*others, digest)[-MAX_LISTS:], MAX_AGENTS)
+        if ends is not None and ends != OPEN:
+            answers, digest = state.discovery_answers.get(envelope.sender) or {}, _digest(envelope)
+            others = (one for one in answers.get(ends, ()) if one != digest)
+            answers[ends] = (*others, digest)[-MAX_DISCOVERY_ANSWERS:]
+            _put(state.discovery_answers, envelope.sender, answers, MAX_AGENTS)
         if talk is None:
             return
         if self.is_person(envelope.sender, people):
@@ -249,11 +252,11 @@ class Talk:
             _put(state.contexts, root, count, MAX_CONTEXTS)
             _add(count, tokens, is_turn or kinds.kind_of(envelope.kind).act == "step", time_ms)
 
-    def _talk_of(self, envelope: Envelope, ends: Ends | None) -> Literal["turn", "thought"] | None:
-        """Return how an envelope counts (rule 2), if an agent sends it; None: not at all."""
-        if ends == "discovery":
-            earlier = self.state.lists.get(envelope.sender)
-            return "turn" if earlier and (digest := _digest(envelope)) and digest not in earlier else None
+    def _talk_of(self, envelope: Envelope, ends: str | None) -> Literal["turn", "thought"] | None:
+        """Return how an envelope counts (rules 2 and 3), if an agent sends it; None: not at all."""
+        if ends is not None and ends != OPEN:
+            earlier = self.state.discovery_answers.get(envelope.sender, {}).get(ends)
+            return "turn" if earlier is not None and _digest(envelope) not in earlier else None
         talk = "text" if _has_known_method(envelope) else kinds.kind_of(envelope.kind).talk
         if talk == "text":
             return "turn" if _texts(envelope) else None
@@ -312,32 +315,36 @@ def _texts(envelope: Envelope) -> list[str]:
 
     Ids, names of fields and the fields of JSON-RPC itself say something if they do not look like names.
     """
-    names = [envelope.id, *envelope.correlation_id]
+    ids, names, values = _content(envelope)
+    texts = [value for value in values if isinstance(value, str) and value]
+    return texts + [name for name in (*ids, *names) if _NAME.fullmatch(name) is None]
+
+
+def _digest(envelope: Envelope) -> str:
+    """Return a short hash of everything in an envelope but its ids, in any order."""
+    ids, names, values = _content(envelope)
+    content = sorted([*names, *map(repr, values), *(id for id in ids if _NAME.fullmatch(id) is None)])
+    return hashlib.blake2b("\0".join(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _content(envelope: Envelope) -> tuple[list[str], list[str], list[Any]]:
+    """Return what an envelope holds: ids and fields of JSON-RPC, names of fields, and other values."""
+    ids, names, scalars = [envelope.id, *envelope.correlation_id], list[str](), list[Any]()
     payload = dict(envelope.payload)
     if _has_known_method(envelope):
         del payload["method"]
     for field in kinds.kind_of(envelope.kind).unsearched_fields:
-        if isinstance(name := payload.get(field), str):
-            names.append(name)
+        if isinstance(id := payload.get(field), str):
+            ids.append(id)
             del payload[field]
-    texts: list[str] = []
     values: list[Any] = [payload, envelope.extra, envelope.context_operation]
     while values:
         value = values.pop()
-        if isinstance(value, str):
-            texts.append(value)
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             names += value
             values += value.values()
         elif isinstance(value, list | tuple):
             values += value
-    texts += (name for name in names if _NAME.fullmatch(name) is None)
-    return [text for text in texts if text]
-
-
-def _digest(envelope: Envelope) -> str:
-    """Return a short hash of what an envelope says. Empty: nothing."""
-    texts = _texts(envelope)
-    return (
-        hashlib.blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if texts else ""
-    )
+        else:
+            scalars.append(value)
+    return ids, names, scalars

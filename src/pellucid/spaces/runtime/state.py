@@ -36,13 +36,13 @@ from ...envelopes.envelope import Flag, Sees
 from ...envelopes.grants import Ledger, LedgerState, RightsChange, changes_rights, denial
 from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import MAX_LISTED_NAMES, Lifecycle, LifecycleSettings, added_participants
-from ...envelopes.mcp import CANCELLED
+from ...envelopes.mcp import CANCELLED, is_discovery
 from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import NO_NAMES, EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
 from ...envelopes.requests import Requests, RequestState
 from ...envelopes.streams import Membership, PendingRequest, Stream, Streams, structure_of
-from ...envelopes.talk import LIMIT_NAMES, Ends, Talk, TalkLimits, TalkState
+from ...envelopes.talk import LIMIT_NAMES, OPEN, Talk, TalkLimits, TalkState
 from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
@@ -372,13 +372,15 @@ class SpaceState:
     def _talk_limits(self, path: str | None) -> TalkLimits:
         return self.settings.talk if path is None else self.settings.talk.context
 
-    def _ends(self, envelope: Envelope) -> Ends | None:
-        """Return what the next envelope ends, if anything: a request, or a context."""
-        if requests := self.requests.awaiting(envelope):
-            return "discovery" if all(one.is_discovery for one in requests) else "open"
-        return "open" if self.lifecycle.ends(envelope) else None
+    def _ends(self, envelope: Envelope) -> str | None:
+        """Return what the next envelope ends, if anything: a request, or a context (see `Talk.refusal`)."""
+        requests = self.requests.awaited_requests(envelope)
+        methods = {"" if self.talk.is_person(one.by, self._named_people) else one.discovery for one in requests}
+        if requests:
+            return OPEN if "" in methods else min(methods)
+        return OPEN if self.lifecycle.ends(envelope) else None
 
-    def _talk_refusal(self, envelope: Envelope, time_ms: int, ends: Ends | None) -> ErrorInfo | None:
+    def _talk_refusal(self, envelope: Envelope, time_ms: int, ends: str | None) -> ErrorInfo | None:
         talk = self.settings.talk
         if talk.is_unlimited:
             return None
@@ -603,6 +605,9 @@ needed any more.
 
 
 def _erasure_safe_payload(envelope: Envelope) -> dict[str, Any]:
+    method = envelope.payload.get("method")
+    if envelope.kind == kinds.REQUEST and is_discovery(method):
+        return {"method": method}
     if envelope.sender != GATEWAY and not changes_rights(envelope.kind):
         return {}
     if envelope.family == "stream":
