@@ -28,6 +28,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def many_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": 1e6})
+
+
 def send(gateway: Served, path: str, body: Body, bearer: str | None = None) -> Reply:
     headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
     headers["Content-Type"] = "application/json"
@@ -108,6 +113,37 @@ def test_a_link_gives_nothing_that_its_maker_has_lost(gateway: Served) -> None:
         assert host.say(kind="capability/revoke", payload=revoked)["kind"] == "capability/revoke"
     reply = use(gateway, link)
     assert (reply.status, code(reply)) == (403, "link_revoked")
+
+
+def test_a_participant_of_the_configuration_is_not_readmitted_by_a_link(gateway: Served) -> None:
+    with joined(gateway, "other", "host") as host:
+        assert host.say(kind="space/kick", payload={"participant_id": "talker"})["kind"] == "space/kick"
+    refused = make_link(gateway, "host", "talker", "other")
+    assert (refused.status, code(refused)) == (409, "name_taken")
+
+
+def test_a_link_that_was_used_says_so_also_without_its_maker(gateway: Served) -> None:
+    with joined(gateway, "other", "host") as host:
+        invite = {"participant_id": "helper", "initial_capabilities": ["space/invite", "chat", "chat/*"]}
+        helper = host.say(kind="space/invite", payload=invite)
+        assert helper["kind"] == "space/invite", helper
+        ack = host.until("space/invite-ack")
+        link = send(gateway, "/spaces/other/links", {"participant": "heir"}, ack["payload"]["token"])
+        assert link.status == 200, link.body
+        assert use(gateway, link.json["link"], "other").status == 200
+        host.say(kind="space/kick", payload={"participant_id": "helper"})
+    assert code(use(gateway, link.json["link"], "other")) == "link_used"
+
+
+def test_attempts_with_links_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": 10.0})
+    with served(tmp_path, {"one": {"participants": WHO}}) as gateway:
+        link = make_link(gateway, "host", "guest").json["link"]
+        for _ in range(20):
+            assert send(gateway, "/spaces/one/invitation", {"link": link}).status == 200
+        codes = [code(send(gateway, "/spaces/one/invitation", {"link": "x"})) for _ in range(20)]
+        assert codes[0] == "invalid_link"
+        assert codes[-1] == "too_many_attempts"
 
 
 def test_a_link_opens_only_its_own_space(gateway: Served) -> None:

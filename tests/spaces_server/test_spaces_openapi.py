@@ -48,7 +48,8 @@ KNOWN = {"name": "api", "space": "api", "id": "a", "seq": "3", "path": "r-1"}
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     fast = {"per_second": 1e6, "burst": 1e6}
     rooms = {"api": {"participants": {"a": ["*"]}, "limits": dict.fromkeys(("chat", "mcp", "other", "bytes"), fast)}}
-    with served(tmp_path_factory.mktemp("tokens"), rooms) as running:
+    with pytest.MonkeyPatch.context() as patch, served(tmp_path_factory.mktemp("tokens"), rooms) as running:
+        patch.setattr("pellucid.server.access.limits._SIGN_IN_LIMITS", {"attempts": 1e6})
         with joined(running, "api", "a") as a:
             a.say(kind="chat", id="q-1", payload={"text": "Why?"})
             a.say(kind="reasoning/start", id="r-1", correlation_id=["q-1"], payload={"message": "Hm"})

@@ -20,7 +20,7 @@ export const formatClock = (time: Date) => (made.clock ??= formats.clock(locale(
 /** Day and time. */
 export const formatMoment = (time: Date) => (made.moment ??= formats.moment(locale())).format(time)
 
-/** A, B, and C. */
+/** Items as a list, in the language of the page: A, B, and C. */
 export const formatList = (items: readonly string[]) => (made.list ??= formats.list(locale())).format(items)
 
 /** An amount of money; a currency that is no code of ISO 4217 stands before it as it is. */

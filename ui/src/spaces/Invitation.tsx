@@ -8,8 +8,8 @@ import { ThemeToggle } from "../primitives/ThemeToggle"
 import { fill } from "../text/fill"
 import { plain } from "../text/visible"
 import { words } from "../words"
-import { joinByLink, readLink } from "./owned"
-import type { LinkContent } from "./owned"
+import { joinByLink, readInvitation } from "./owned"
+import type { InvitationContent } from "./owned"
 import { useAction } from "../primitives/useAction"
 
 interface Props {
@@ -28,27 +28,31 @@ export function takeLink(): string | null {
 export function Invitation({ space, link, onJoined }: Props) {
   const texts = words.spaces.invitation
   const { busy, problem, run } = useAction(texts.failed)
-  const [content, setContent] = useState<LinkContent | null>(null)
+  const [content, setContent] = useState<InvitationContent | null>(null)
   const [refused, setRefused] = useState(false)
-  const watched = async <T,>(work: Promise<T>): Promise<T> => {
-    try {
-      return await work
-    } catch (error) {
-      setRefused(error instanceof ApiError && [403, 409].includes(error.status))
-      throw error
-    }
+  const recordRefusal = (error: unknown) => {
+    setRefused(error instanceof ApiError && [403, 409].includes(error.status))
+    throw error
   }
-  useEffect(() => run(async () => setContent(await watched(readLink(space, link)))), [space, link])
-  const names = content && { who: <strong dir="auto">{plain(content.invited_by)}</strong>, you: <strong dir="auto">{plain(content.participant)}</strong> }
+  const read = () => run(() => readInvitation(space, link).then(setContent, recordRefusal), texts.readFailed)
+  const join = () => run(() => joinByLink(space, link).then(({ token }) => onJoined(token), recordRefusal))
+  useEffect(read, [space, link])
   return (
     <main className="sign-in" data-testid="invitation">
       <div className="sign-in__theme"><ThemeToggle /></div>
       <div className="sign-in__card">
         <Mark />
         <h1 className="sign-in__title" dir="auto">{texts.title(plain(space))}</h1>
-        {names && <p className="sign-in__lead" data-testid="invited-by">{fill(texts.by, names)}</p>}
-        {content && <p className="sign-in__lead">{texts.rightsGiven(content.rights.map((right) => texts.given[right]))}</p>}
-        {!refused && <button type="button" className="button button--first" data-testid="use-link" disabled={busy} onClick={() => run(async () => onJoined((await watched(joinByLink(space, link))).token))}>{texts.join}</button>}
+        {content && (
+          <>
+            <p className="sign-in__lead" data-testid="invited-by">
+              {fill(texts.invites, { who: <strong dir="auto">{plain(content.invited_by)}</strong>, you: <strong dir="auto">{plain(content.participant)}</strong> })}
+            </p>
+            <p className="sign-in__lead">{texts.rightsGiven(content.rights.map((right) => (right === "read" ? texts.readAlong : texts.rightNote[right])))}</p>
+          </>
+        )}
+        {content && !refused && <button type="button" className="button button--first" data-testid="use-link" disabled={busy} onClick={join}>{texts.join}</button>}
+        {!content && !refused && problem !== null && <button type="button" className="button button--first" data-testid="read-link" disabled={busy} onClick={read}>{texts.again}</button>}
         {problem !== null && <p className="form-error" role="alert">{problem}</p>}
       </div>
     </main>

@@ -45,7 +45,7 @@ export const enterSpace = (space: string, participant: string) =>
   requestJson<ParticipantToken>(`/api${spacePath(space)}/participants`, withBody("POST", { participant }))
 
 /** What a link gives. */
-export interface LinkContent {
+export interface InvitationContent {
   participant: string
   invited_by: string
   rights: readonly Right[]
@@ -59,8 +59,8 @@ export function makeLink(space: string, token: string, body: LinkRequest): Promi
 }
 
 /** Read a link without using it. One that cannot be used is refused. */
-export const readLink = (space: string, link: string) =>
-  requestJson<LinkContent>(`${spacePath(space)}/invitation`, { ...withBody("POST", { link }), credentials: "omit" })
+export const readInvitation = (space: string, link: string) =>
+  requestJson<InvitationContent>(`${spacePath(space)}/invitation`, { ...withBody("POST", { link }), credentials: "omit" })
 
 export const joinByLink = (space: string, link: string) =>
   requestJson<ParticipantToken>(`${spacePath(space)}/join`, { ...withBody("POST", { link }), credentials: "omit" })

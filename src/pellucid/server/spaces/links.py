@@ -86,7 +86,7 @@ class Joined(msgspec.Struct):
     token: Annotated[str, Meta(description="The token of the participant. It cannot be read again.")]
 
 
-class _Invitation(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _LinkContent(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """The content of a link."""
 
     inviter: str
@@ -119,7 +119,7 @@ class LinkHandlers:
         check_participant(body.participant)
         space, now_ms = authenticated.space, round(time.time() * 1000)
         capabilities = _capabilities(body.rights, space)
-        invitation = _Invitation(
+        invitation = _LinkContent(
             authenticated.participant,
             body.participant,
             capabilities,
@@ -133,15 +133,14 @@ class LinkHandlers:
         answer = Link(link, body.participant, capabilities, time_text(invitation.expires_at_ms))
         await send_uncached(exchange, answer)
 
-    async def read(self, exchange: Exchange) -> None:
+    async def read_invitation(self, exchange: Exchange) -> None:
         """Send what a link gives, without using it. Refuse a link that `join` would refuse."""
         space, invitation = await self._open(exchange)
-        if await self._services.store.spaces.get_envelope_by_id(space.owner, space.name, invitation.id) is not None:
-            raise _used()
         try:
             space.check_invitation(invitation.draft())
         except PellucidError as error:
-            raise (_name_taken if error.info.code == "name_taken" else _revoked)(invitation) from None
+            raise (_name_taken_error if error.info.code == "name_taken" else _link_revoked_error)(invitation) from None
+        await self._refund(exchange)
         rights = [right for right, needed in RIGHTS.items() if set(needed) <= set(invitation.capabilities)]
         answer = Invitation(invitation.participant, invitation.inviter, rights, time_text(invitation.expires_at_ms))
         await send_uncached(exchange, answer)
@@ -155,30 +154,40 @@ class LinkHandlers:
             )
         except PellucidError as error:
             if error.info.kind in ("forbidden", "invalid_request", "not_found"):
-                raise _revoked(invitation) from None
+                raise _link_revoked_error(invitation) from None
             raise
         if not posted.answers:
-            raise _used()
+            raise _link_used_error()
         token = posted.answers[0].payload.get("token")
         if not isinstance(token, str):
-            raise _name_taken(invitation)
+            raise _name_taken_error(invitation)
+        await self._refund(exchange)
         await send_uncached(exchange, Joined(invitation.participant, token))
 
-    async def _open(self, exchange: Exchange) -> tuple[Space, _Invitation]:
-        """Return the space and the content of the request's link, if it has not expired."""
+    async def _open(self, exchange: Exchange) -> tuple[Space, _LinkContent]:
+        """Return the space and the content of the request's link. Refuse one that has expired, or was used.
+
+        Attempts that do not succeed are limited, for each address; who succeeds must call `_refund`.
+        """
+        await self._services.guard.login_throttle.take(exchange.scope, "to use a link")
         body = decode(await exchange.read_body(self._services.config.server), LinkRequest)
         try:
             space = await self._services.spaces.space(exchange.path_params["name"])
             context = await self._context(space)
             content = decrypt(body.link, self._services.seal_keys(), tenant=space.owner, context=context)
-            invitation = msgspec.json.decode(content, type=_Invitation)
+            invitation = msgspec.json.decode(content, type=_LinkContent)
         except (RequestError, SealError, msgspec.MsgspecError, UnicodeError):
             _raise_invalid()
         exchange.principal = exchange.telemetry.principal = Principal(space.owner, None, invitation.participant)
         if time.time() * 1000 >= invitation.expires_at_ms:
             raise forbidden("this link has expired; ask for a new one", "link_expired", "link")
+        if await self._services.store.spaces.get_envelope_by_id(space.owner, space.name, invitation.id) is not None:
+            raise _link_used_error()
         await space.catch_up()
         return space, invitation
+
+    async def _refund(self, exchange: Exchange) -> None:
+        await self._services.guard.login_throttle.refund(exchange.scope)
 
     async def _context(self, space: Space) -> str:
         """Return what a link is bound to: this space, and no later one of the same name."""
@@ -193,17 +202,17 @@ def _capabilities(rights: list[Right], space: Space) -> list[str]:
     return ["reasoning/read", *capabilities] if space.settings.read_reasoning == "capability" else capabilities
 
 
-def _used() -> PellucidError:
+def _link_used_error() -> PellucidError:
     return forbidden("this link has been used; each link admits one participant, once", "link_used", "link")
 
 
-def _revoked(invitation: _Invitation) -> PellucidError:
+def _link_revoked_error(invitation: _LinkContent) -> PellucidError:
     return forbidden(
         f"{invitation.inviter!r}, who made this link, may not give these rights any more", "link_revoked", "link"
     )
 
 
-def _name_taken(invitation: _Invitation) -> PellucidError:
+def _name_taken_error(invitation: _LinkContent) -> PellucidError:
     return RequestError(
         f"there is a participant called {invitation.participant!r} already; ask for a link with another name",
         kind="conflict",

@@ -249,8 +249,8 @@ TABLE = Table(
         Operation(
             "POST",
             _INVITATION_PATH,
-            LinkHandlers.read,
-            "readLink",
+            LinkHandlers.read_invitation,
+            "readInvitation",
             "What a link gives; it is not used",
             Invitation,
             request_body=LinkRequest,
@@ -436,7 +436,7 @@ def routes(services: Services) -> list[BaseRoute]:
         # The list of spaces also accepts other credentials, and a link is one: their handlers authenticate the caller.
         without_token = {
             _SPACES_PATH: space_handlers.spaces,
-            _INVITATION_PATH: link_handlers.read,
+            _INVITATION_PATH: link_handlers.read_invitation,
             _JOIN_PATH: link_handlers.join,
         }
         endpoint = (

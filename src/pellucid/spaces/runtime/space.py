@@ -176,7 +176,11 @@ class Space:
         ruling = Ledger.load(self._live.state.ledger.dump()).feed(envelope)
         if ruling.refusal is not None:
             raise PellucidError(ruling.refusal)
-        if any(isinstance(one, ParticipantInvited) and one.status != "created" for one in ruling.events):
+        configured = self._live.state.access.participants
+        if any(
+            isinstance(one, ParticipantInvited) and (one.status != "created" or one.participant in configured)
+            for one in ruling.events
+        ):
             raise RequestError(
                 "there is a participant of this name already; choose another name",
                 kind="conflict",

@@ -1,1 +1,0 @@
-import{Wn as e}from"./index-BCc8hzmD.js";import{t}from"./jsx-runtime-LKYXHABd.js";var n=t(),r=({href:t,className:r,children:i})=>(0,n.jsx)(`a`,{...r&&{className:r},href:t,title:e(t).slice(0,500),target:`_blank`,rel:`noopener noreferrer nofollow`,children:i});export{r as t};
