@@ -177,6 +177,14 @@ def _reason_for_thinking(trial: Trial, name: str, value: Any, settings: Settings
         return _reason_without_effect(trial, name, settings, sentence) if same else None
     if value in added or (value in trial.row.budgets and any(type(leaf) is int for leaf in added)):
         return None
+    if value in trial.added_values({name: value}, {}):
+        names = [
+            other
+            for other, other_value in rest.items()
+            if value not in trial.added_values({other: other_value, name: value}, {other: other_value})
+        ]
+        if names:
+            return f"it is not sent together with {' and '.join(names)}"
     if words:
         return f"{trial.model_title} knows no level {value!r}; the nearest, {words[0]!r}, is requested"
     if same or trial.sent_at_start({**rest, name: True}) == sent:

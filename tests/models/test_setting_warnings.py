@@ -76,6 +76,7 @@ VALUES: dict[str, list[Any]] = {
         {"extra_field": "body-17"},
         {"temperature": 0.3},
         {"reasoning_effort": "high"},
+        {"reasoning_effort": "none"},
         {"reasoning": {"effort": "low"}},
         {"thinking": {"type": "disabled"}},
         {"user": "user-17", "top_k": 5},
@@ -310,6 +311,14 @@ def test_warnings_of_the_embedded_model(data: st.DataObject) -> None:
         (True, "high", []),
         ("low", "low", ["thinking: it is not sent together with openai_reasoning_effort"]),
         ("low", "high", ["thinking: it is not sent together with openai_reasoning_effort"]),
+        (
+            "high",
+            "none",
+            [
+                "thinking: it is not sent together with openai_reasoning_effort",
+                "openai_reasoning_effort: it is not sent together with thinking",
+            ],
+        ),
         (True, "none", ["openai_reasoning_effort: it is not sent together with thinking"]),
         (False, "high", ["openai_reasoning_effort: it is not sent together with thinking"]),
     ],

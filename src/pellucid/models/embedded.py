@@ -137,29 +137,30 @@ def _claim_thinking(fields: SettingFields, has_levels: bool) -> None:
     Thinking is a switch, which is on unless a setting switches it off. With levels, an effort acts, too, by the
     grammar, if thinking is on. Without them, for example with tools, it does not.
     """
-    all_efforts = [write for write in fields.writes if write.path == "reasoning_effort"]
-    is_off = bool(all_efforts) and all_efforts[-1][::2] == ("openai_reasoning_effort", "none")
-    is_left_on = not is_off and fields.settings.get("thinking") not in (False, "none")
+    efforts = [write for write in fields.writes if write.path == "reasoning_effort"]
+    switch = efforts[-1].setting if efforts and efforts[-1].value == "none" else None
+    is_declined = fields.settings.get("thinking") in (False, "none")
+    is_left_on = switch is None and not is_declined
     is_on = wants_thinking(fields.body)
     fields.writes = [
         write
         for write in fields.writes
         if write.path not in ("reasoning_effort", "stream") and not (is_left_on and write.setting == "thinking")
     ]
-    for write in all_efforts if has_levels else ():
-        if write.value == "none" and is_off:
-            fields.bar(write.setting, "grammar")
+    for write in efforts if has_levels else ():
+        if write.setting == switch:
+            fields.bar(switch, "grammar")
         elif is_on:
             fields.claim(write.setting, "grammar", write.value)
         elif write.setting != "thinking":
-            fields.withhold(write.setting, "grammar", by=["thinking"])
+            fields.withhold(write.setting, "grammar", by=["thinking"] if is_declined or switch is None else [switch])
     fields.set_thinking_paths("chat_template_kwargs", before=True)
-    if is_off and "thinking" in fields.settings:
-        fields.withhold("openai_reasoning_effort", "chat_template_kwargs.enable_thinking", by=["thinking"])
-        if fields.settings["thinking"] in (False, "none"):
-            fields.withdraw(("chat_template_kwargs",), by=["openai_reasoning_effort"])
-    elif is_off:
-        fields.claim("openai_reasoning_effort", "chat_template_kwargs.enable_thinking")
+    if switch is not None and "thinking" in fields.settings:
+        fields.withhold(switch, "chat_template_kwargs.enable_thinking", by=["thinking"])
+        if is_declined:
+            fields.withdraw(("chat_template_kwargs",), by=[switch])
+    elif switch is not None:
+        fields.claim(switch, "chat_template_kwargs.enable_thinking")
 
 
 class EmbeddedModel:

@@ -15,6 +15,8 @@ from .profile import Profile
 from .profiles import builtin_profiles
 from .setting_fields import HISTORY, SettingFields, SettingWrite, leaf_paths
 
+_ANY: Any = object()
+
 _EMPTY: tuple[Any, ...] = ({}, [], None)
 """Values that request nothing."""
 
@@ -86,9 +88,20 @@ class _Outcome:
             if self._is_disjoint or not _is_covered(write, self._later(index, write.path, setting))
         ]
 
-    def suppressors(self, setting: str) -> list[str]:
-        """Return the settings that each prevent this one from being sent, in the order of the request."""
-        per_write = [self._suppressors_of_write(index) for index in self._writes_of[setting]]
+    def suppressors(self, setting: str, value: Any = _ANY) -> list[str]:
+        """Return the settings that each prevent this one from being sent, in the order of the request.
+
+        Args:
+            setting: The setting.
+            value: Only writes that hold this value.
+        """
+        per_write = [
+            self._suppressors_of_write(index)
+            for index in self._writes_of.get(setting, ())
+            if value is _ANY or value in _leaves(self.fields.writes[index].value)
+        ]
+        if not per_write:
+            return []
         names = set.intersection(*per_write) | self.fields.suppressors.get(setting, set())
         return [other for other in self.fields.settings if other in names]
 
@@ -184,8 +197,7 @@ def _thinking_message(outcome: _Outcome, profile: Profile, model: str) -> str | 
     sent = [leaf for write in outcome.sent("thinking") if write.path != HISTORY for leaf in _leaves(write.value)]
     words = [leaf for leaf in sent if isinstance(leaf, str) and leaf in EFFORTS]
     numbers = [leaf for leaf in sent if type(leaf) is int]
-    others = outcome.suppressors("thinking") if not sent and outcome.is_known("thinking") else []
-    if others:
+    if not sent and (others := outcome.suppressors("thinking")):
         return _not_sent_message(others)
     if level in (False, "none"):
         if not sent:
@@ -197,6 +209,8 @@ def _thinking_message(outcome: _Outcome, profile: Profile, model: str) -> str | 
         return f"{model} knows no level {level!r}; its default is used"
     if level in words or (numbers and level in profile.budgets):
         return None
+    if others := outcome.suppressors("thinking", level):
+        return _not_sent_message(others)
     if words:
         return f"{model} knows no level {level!r}; the nearest, {words[0]!r}, is requested"
     return f"{model} knows no level {level!r}; thinking is requested without a level"
