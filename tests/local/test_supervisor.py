@@ -139,6 +139,16 @@ async def test_weights_are_fetched_when_it_starts_and_only_once(make: Make, tmp_
         assert len(attempts) == 2
 
 
+async def test_after_a_defect_nothing_waits_for_the_engine(make: Make) -> None:
+    async def fetch() -> Path:
+        raise KeyError("size")
+
+    async with make(UP, weights=fetch) as engine:
+        with pytest.raises(EngineError, match="failed to start"):
+            await engine.wait_ready(LIMIT_SECONDS)
+        assert state_of(engine) == "failed"
+
+
 async def test_a_child_that_dies_is_restarted(make: Make) -> None:
     async with make(UP) as engine:
         await engine.wait_ready(LIMIT_SECONDS)

@@ -16,7 +16,7 @@ from pellucid.envelopes import Envelope, text_of
 from pellucid.errors import PellucidError, RequestError
 from pellucid.spaces import CallFailed, Kicked, Participant, Refused, SpaceClosed, ToolsInSpace
 from pellucid.spaces.client import outbox
-from pellucid.spaces.client.remote import parse_address
+from pellucid.spaces.client.remote import parse_address, parse_token
 from tests.participants.room_kit import Frame, Room
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
@@ -529,3 +529,15 @@ def test_every_form_of_a_space_url_is_accepted(url: str, socket: str) -> None:
 def test_a_url_without_a_space_is_refused(url: str) -> None:
     with pytest.raises(RequestError, match="url: "):
         parse_address(url)
+
+
+@pytest.mark.parametrize("token", ["tok", " tok\r\n", "tok\n"])
+def test_space_around_a_token_is_ignored(token: str) -> None:
+    assert parse_token(token) == "tok"
+
+
+@pytest.mark.parametrize("token", ["", " \n", "two words", "line\nline", "tök", "a\0b"])
+def test_what_can_be_no_token_is_refused_without_its_text(token: str) -> None:
+    with pytest.raises(RequestError, match="token: ") as refused:
+        Participant("ws://h:1/spaces/review", token=token)
+    assert len(token) < 2 or token not in str(refused.value)

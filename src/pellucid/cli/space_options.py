@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from ..envelopes.visibility import SPACE_VIEWS
-from ..spaces.client.remote import SpaceReader, parse_address
+from ..errors import RequestError
+from ..spaces.client.remote import SpaceReader, parse_address, parse_token
 from .options import option_group
 
 URL, TOKEN = "PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"
@@ -13,9 +14,10 @@ URL, TOKEN = "PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"
 
 def _require_value(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     if value := (value or "").strip():
-        if param.name == "token" and not (value.isascii() and value.isprintable() and " " not in value):
-            raise click.UsageError("The token is not valid: a token has only ASCII characters, and no spaces")
-        return value
+        try:
+            return parse_token(value) if param.name == "token" else value
+        except RequestError as error:
+            raise click.UsageError(error.info.message) from None
     raise click.UsageError(
         f"The space is missing. Set {URL} to its address, like http://127.0.0.1:8080/spaces/NAME, or give --url"
         if param.name == "url"

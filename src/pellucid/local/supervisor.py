@@ -318,6 +318,11 @@ class Engine(EngineState):
         except LocalError as error:
             self.error = error
             self.set_state("failed")
+        except Exception as error:
+            # A defect: those who wait for the engine get an error, too.
+            self.error = EngineError("the embedded engine failed to start", upstream_message=repr(error))
+            self.set_state("failed")
+            raise
 
     async def _fetch_weights(self) -> None:
         """Fetch the weights, if they are not on this machine. Raises `FetchError`."""

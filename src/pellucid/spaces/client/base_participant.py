@@ -20,7 +20,7 @@ from ...envelopes.payloads import Present
 from ...envelopes.visibility import SpaceView, space_view
 from ...errors import RequestError
 from .connection import MAX_FRAME_BYTES, PATIENCE_SECONDS, ParticipantConnection, RemoteTransport, Transport
-from .remote import HistoryReader, SpaceReader, parse_address
+from .remote import HistoryReader, SpaceReader, parse_address, parse_token
 from .subscribers import Inbox
 
 To: TypeAlias = str | Sequence[str]
@@ -76,11 +76,9 @@ class BaseParticipant:
         Raises:
             RequestError: If an argument is not valid.
         """
-        if not token:
-            raise RequestError("token: must not be empty", param="token")
         self._attach_connection(
             ParticipantConnection(
-                RemoteTransport(parse_address(url, space), token),
+                RemoteTransport(parse_address(url, space), parse_token(token)),
                 view=space_view(view),
                 after_seq=after_seq,
                 history=history,

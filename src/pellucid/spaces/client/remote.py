@@ -1,4 +1,4 @@
-"""The address of a space, from any of its URLs; and its history over HTTP, for one token.
+"""The address of a space, from any of its URLs; a participant's token; and the history over HTTP, for one token.
 
     ws://host:8080/spaces/review/ws     http://host:8080/spaces/review     ws://host:8080/ws?space=review
     http://host:8080, with the name of the space as a separate argument
@@ -78,6 +78,20 @@ def parse_address(url: str, space: str | None = None) -> SpaceAddress:
             param="url",
         )
     return SpaceAddress(name, f"//{parts.netloc}{prefix}", parts.scheme in _SECURE_SCHEMES)
+
+
+def parse_token(token: str) -> str:
+    """Return a participant's token without the spaces and line ends around it, which files and shells add.
+
+    Raises:
+        RequestError: If it cannot be a token.
+    """
+    stripped = token.strip()
+    if not stripped:
+        raise RequestError("token: must not be empty", param="token")
+    if not (stripped.isascii() and stripped.isprintable() and " " not in stripped):
+        raise RequestError("token: it is not valid: a token has only ASCII characters, and no spaces", param="token")
+    return stripped
 
 
 def _query(values: Mapping[str, str | int | float | bool | None]) -> str:
