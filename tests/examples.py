@@ -3,8 +3,8 @@
 `core` (the default, and `make test`) is quick; `long` (`make test-all`) is thorough. No property states a number: use
 `costly` if every example starts a gateway, a process or a database; use `many` if examples take microseconds and
 failures are rare. Loops without hypothesis, and sizes, name both numbers in `by_circle`. Under CI the examples are the
-same in every run, so that a failure is caused by the change; and `long` is at most twice `core`, since repeated
-examples find nothing new.
+same in every run, so that a failure is caused by the change; so `long` has no more of them there than `core`, since
+repeated examples find nothing new.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, settings
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 _EXAMPLES = {"core": 25, "long": 200}
-_TIMES_CORE_IN_CI = 2
 _SHARE_OF_COSTLY = 5
 _TIMES_MANY = 5
 
@@ -41,7 +40,7 @@ def by_circle(core: int, long: int) -> int:
 
 
 def _limited(core: int, number: int) -> int:
-    return min(number, core * _TIMES_CORE_IN_CI) if _is_in_ci() else number
+    return min(number, core) if _is_in_ci() else number
 
 
 def _is_in_ci() -> bool:
