@@ -89,8 +89,8 @@ def anthropic(reads: Reads, content_type: str) -> Run:
 
 
 def google(reads: Reads, content_type: str) -> Run:
-    from tests.conversations.strict.google.genai import Client
-    from tests.conversations.strict.google.genai.types import HttpOptions
+    from google.genai import Client
+    from google.genai.types import HttpOptions
 
     options = HttpOptions(httpx_client=_http("httpx", reads, content_type)[0])
     stream = Client(api_key=KEY, http_options=options).models.generate_content_stream(model=MODEL, contents=QUESTION)
@@ -118,7 +118,7 @@ def cohere(reads: Reads, content_type: str) -> Run:
 def ollama(reads: Reads, content_type: str) -> Run:
     from ollama import Client
 
-    client = Client(transport=_http("httpx", reads, content_type)[0]._upstream_client)
+    client = Client(transport=_http("httpx", reads, content_type)[0]._client)
     stream = client.chat(model=MODEL, messages=MESSAGES, stream=True)
     next(iter(stream))
     return _drain(stream)

@@ -49,13 +49,25 @@ HTTP_CLIENT = {"yarl", "multidict", "propcache", "idna", "httptools", "aiohappye
 )
 def test_what_starts_often_starts_light(code: str, packages: set[str]) -> None:
     """A command that serves nothing, and an agent, wait for no server, database, cryptography or metrics."""
-    report = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
-    args = [sys.executable, "-S", "-E", "-c", f"import sys; sys.path[:] = {sys.path!r}; {report}{code}"]
-    done = subprocess.run(args, input="{}", capture_output=True, text=True, check=False)
-    loaded = {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+    loaded = {name.partition(".")[0] for name in loaded_modules(code)}
     assert "pellucid" in loaded
     installed = loaded & set(packages_distributions())
     assert installed <= ANYWHERE | packages
+
+
+def test_a_gateway_does_not_load_what_few_need() -> None:
+    """aiohttp takes 9 MB of memory: a gateway of which nothing is fetched, and no space is read, needs none of it."""
+    loaded = loaded_modules("from pellucid.server.app import *")
+    assert "starlette" in loaded
+    assert loaded.isdisjoint({"aiohttp", "websockets.asyncio.client", "mcp", "numpy", "pydantic"})
+
+
+def loaded_modules(code: str) -> set[str]:
+    """Return the modules that a new interpreter has loaded after this code."""
+    report = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    args = [sys.executable, "-S", "-E", "-c", f"import sys; sys.path[:] = {sys.path!r}; {report}{code}"]
+    done = subprocess.run(args, input="{}", capture_output=True, text=True, check=False)
+    return set(done.stderr.splitlines()[-1].split())
 
 
 def versions(file: str) -> dict[str, str]:

@@ -188,6 +188,41 @@ class Emitter:
         origin: The model and provider of the turn.
     """
 
+    # Without slots, so many attributes would be a dictionary of each instance, of more than 1 KiB.
+    __slots__ = (
+        "_accepts_content",
+        "_blank_texts",
+        "_call_ids",
+        "_closed_characters",
+        "_ended",
+        "_held_blocks",
+        "_held_by_key",
+        "_held_characters",
+        "_is_blocked",
+        "_is_replaying",
+        "_item",
+        "_item_index",
+        "_item_is_cut_off",
+        "_item_part_count",
+        "_last_part_kind",
+        "_open_part",
+        "_part_index",
+        "_started",
+        "events",
+        "failed",
+        "finish_reason",
+        "hold_count",
+        "limits",
+        "model_name",
+        "native_finish_reason",
+        "origin",
+        "provider_details",
+        "provider_response_id",
+        "reached_limit",
+        "thinking_form",
+        "usage",
+    )
+
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.failed = False

@@ -89,6 +89,41 @@ class LiveRun:
 
     is_interrupted = False
 
+    # Without slots, so many attributes would be a dictionary of each instance, of more than 1 KiB.
+    __slots__ = (
+        "__weakref__",
+        "_abort_error",
+        "_active_stages",
+        "_call",
+        "_calling_task",
+        "_close_text_path",
+        "_context",
+        "_disabled_stage_count",
+        "_effects",
+        "_failure",
+        "_handler",
+        "_has_started",
+        "_is_paused",
+        "_log_faults",
+        "_loop",
+        "_machine",
+        "_max_tool_calls",
+        "_mint",
+        "_model",
+        "_pending",
+        "_queue",
+        "_receive",
+        "_side_events",
+        "_stages",
+        "_stream",
+        "_text_sink",
+        "_text_template",
+        "_tool_task",
+        "_waiters",
+        "ended",
+        "exception",
+    )
+
     def __init__(
         self,
         model: ChatModel,

@@ -26,11 +26,10 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import structs
-from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from ...envelopes import DEFAULT_DIALECT, DIALECTS, close_codes, kinds
@@ -45,6 +44,9 @@ from .errors import Kicked, SpaceClosed
 from .outbox import Outbox
 from .remote import HistoryReader, SpaceAddress, SpaceReader, error_from_response
 from .subscribers import Subscribers
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 
 class ResumePoint(NamedTuple):
@@ -204,6 +206,8 @@ async def connect_socket(
         ConnectionLost: If it failed and may succeed later.
         SpaceClosed: If it will not succeed.
     """
+    from websockets.asyncio.client import connect  # a gateway with spaces does not need it
+
     url = address.socket(view=view, after_seq=resume.after_seq, history=resume.history)
     try:
         return await connect(

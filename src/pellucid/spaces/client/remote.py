@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
 
 from ...envelopes.envelope import Envelope, EnvelopeError
 from ...envelopes.translate import read
 from ...envelopes.visibility import SpaceView
 from ...errors import ERROR_KINDS, ErrorInfo, ErrorKind, PellucidError, RequestError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _PLAIN_SCHEMES, _SECURE_SCHEMES = ("ws", "http"), ("wss", "https")
 _PATH = re.compile(r"(?P<before>.*?)(?:/spaces/(?P<name>[^/]+)(?:/ws)?|/ws)?/?")
@@ -244,6 +246,8 @@ class SpaceReader:
         Raises:
             PellucidError: If the gateway refuses or does not answer.
         """
+        import aiohttp  # a large package, which a gateway with spaces does not need
+
         # No total time-out: a replay may pause.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_seconds)
         headers = {**self._headers, "Accept": "application/x-ndjson"}
@@ -265,6 +269,8 @@ class SpaceReader:
             raise _unreachable(self.address, error) from error
 
     async def _json(self, method: str, url: str, body: Any = None) -> dict[str, Any]:
+        import aiohttp
+
         try:
             async with self._client().request(
                 method,
@@ -284,6 +290,8 @@ class SpaceReader:
         return value
 
     def _client(self) -> aiohttp.ClientSession:
+        import aiohttp
+
         if self._session is None:
             self._session = aiohttp.ClientSession(trust_env=True, headers={"Content-Type": "application/json"})
         return self._session
