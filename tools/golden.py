@@ -1,6 +1,6 @@
 """The golden comparison: compares two versions of the project, byte for byte, from outside.
 
-    python tools/golden.py                       the working tree with commit f42a0a6
+    python tools/golden.py                       the working tree with commit 01f4b10
     python tools/golden.py --base HEAD~1         with another commit
     python tools/golden.py --short               some minutes instead of an hour
     python tools/golden.py --short --write       and write the digests of the base, after BASE has changed
@@ -46,7 +46,7 @@ from tools.golden_kit.capturing import capture, leave, reaches
 from tools.golden_kit.gateway import Checkout
 
 HERE = Path(__file__).parents[1]
-BASE = "f42a0a6"
+BASE = "01f4b10"
 EXTRAS = "mcp,redis,local" if find_spec("xllamacpp") else "mcp,redis"
 """Extras that the cases need. Either both versions have the embedded engine, or neither has it."""
 FRESH_SECONDS = 6 * 3600

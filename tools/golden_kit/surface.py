@@ -25,6 +25,7 @@ EXEMPT: dict[str, str] = {
     "POST /api/providers/test": "as above",
     "PUT /api/models/default": "as above",
     "POST /spaces/{name}/links": "its link is different each time; tests/spaces_server/test_spaces_links.py",
+    "POST /spaces/{name}/invitation": "as above",
     "POST /spaces/{name}/join": "as above",
     "POST /api/spaces": "its token is different each time; tests/spaces_server/test_spaces_links.py",
     "POST /api/spaces/{name}/participants": "as above",
