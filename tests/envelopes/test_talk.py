@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -77,8 +78,12 @@ def test_what_settles_or_says_nothing_is_neither_counted_nor_refused(kind: str, 
     assert send(talk, envelope(kind, context="r", **payload), limits, limits)
 
 
+_numbers = itertools.count()
+
+
 def listed(*names: str, sender: str = "bot", about: str = "list") -> Envelope:
-    one = envelope(kinds.RESPONSE, sender, id="r-1", result={"tools": [{"name": name} for name in names]})
+    result = {"tools": [{"name": name} for name in names]}
+    one = envelope(kinds.RESPONSE, sender, jsonrpc="2.0", id=next(_numbers), result=result)
     return replace(one, correlation_id=(about,))
 
 
@@ -104,10 +109,10 @@ _listed = st.builds(listed, st.sampled_from("abcdefghijkl"), sender=st.sampled_f
 def test_by_lists_agents_send_no_more_than_the_limit_allows(sent: list[Envelope], turns: int) -> None:
     """Each agent has one list besides, which is free."""
     talk, limits = Talk(), TalkLimits(turns=turns)
-    accepted = {(one.sender, str(one.payload)) for one in sent if send(talk, one, limits)}
+    accepted = {(one.sender, str(one.payload["result"])) for one in sent if send(talk, one, limits)}
     assert len(accepted) <= 2 + turns
-    answers = [kept for by_method in talk.state.discovery_answers.values() for kept in by_method.values()]
-    assert all(len(kept) <= MAX_DISCOVERY_ANSWERS for kept in answers)
+    answers = [digests for by_method in talk.state.discovery_answers.values() for digests in by_method.values()]
+    assert all(len(digests) <= MAX_DISCOVERY_ANSWERS for digests in answers)
 
 
 @pytest.mark.parametrize("kind", [kinds.RESPONSE, kinds.CONCLUSION, kinds.CANCEL])

@@ -334,9 +334,11 @@ def _content(envelope: Envelope) -> tuple[list[str], list[str], list[Any]]:
     if _has_known_method(envelope):
         del payload["method"]
     for field in kinds.kind_of(envelope.kind).unsearched_fields:
-        if isinstance(id := payload.get(field), str):
+        id = payload.get(field)
+        if isinstance(id, str):
             ids.append(id)
-            del payload[field]
+        if not isinstance(id, dict | list):
+            payload.pop(field, None)
     values: list[Any] = [payload, envelope.extra, envelope.context_operation]
     while values:
         value = values.pop()
