@@ -118,7 +118,7 @@ def cohere(reads: Reads, content_type: str) -> Run:
 def ollama(reads: Reads, content_type: str) -> Run:
     from ollama import Client
 
-    client = Client(transport=_http("httpx", reads, content_type)[0]._client)
+    client = Client(transport=_http("httpx", reads, content_type)[0]._transport)
     stream = client.chat(model=MODEL, messages=MESSAGES, stream=True)
     next(iter(stream))
     return _drain(stream)
