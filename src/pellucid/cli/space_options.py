@@ -6,7 +6,7 @@ import click
 
 from ..envelopes.visibility import SPACE_VIEWS
 from ..errors import RequestError
-from ..spaces.client.remote import SpaceReader, parse_address, parse_token
+from ..spaces.client.remote import TOKEN_RULE, SpaceReader, parse_address, parse_token
 from .options import option_group
 
 URL, TOKEN = "PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"
@@ -16,8 +16,8 @@ def _require_value(ctx: click.Context, param: click.Parameter, value: str | None
     if value := (value or "").strip():
         try:
             return parse_token(value) if param.name == "token" else value
-        except RequestError as error:
-            raise click.UsageError(error.info.message) from None
+        except RequestError:
+            raise click.UsageError(f"The token is not valid: {TOKEN_RULE}") from None
     raise click.UsageError(
         f"The space is missing. Set {URL} to its address, like http://127.0.0.1:8080/spaces/NAME, or give --url"
         if param.name == "url"

@@ -82,6 +82,9 @@ def parse_address(url: str, space: str | None = None) -> SpaceAddress:
     return SpaceAddress(name, f"//{parts.netloc}{prefix}", parts.scheme in _SECURE_SCHEMES)
 
 
+TOKEN_RULE = "a token has only ASCII characters, and no spaces"
+
+
 def parse_token(token: str) -> str:
     """Return a participant's token without the spaces and line ends around it, which files and shells add.
 
@@ -92,7 +95,7 @@ def parse_token(token: str) -> str:
     if not stripped:
         raise RequestError("token: must not be empty", param="token")
     if not (stripped.isascii() and stripped.isprintable() and " " not in stripped):
-        raise RequestError("token: it is not valid: a token has only ASCII characters, and no spaces", param="token")
+        raise RequestError(f"token: {TOKEN_RULE}", param="token")
     return stripped
 
 
