@@ -315,14 +315,14 @@ class Engine(EngineState):
         try:
             await self._fetch_weights()
             await self._keep_running()
-        except LocalError as error:
-            self.error = error
-            self.set_state("failed")
         except Exception as error:
-            # A defect: those who wait for the engine get an error, too.
-            self.error = EngineError("the embedded engine failed to start", upstream_message=repr(error))
+            if isinstance(error, LocalError):
+                self.error = error
+            else:  # a defect: those who wait for the engine get an error, too
+                self.error = EngineError("the embedded engine failed to start", upstream_message=repr(error))
             self.set_state("failed")
-            raise
+            if self.error is not error:
+                raise
 
     async def _fetch_weights(self) -> None:
         """Fetch the weights, if they are not on this machine. Raises `FetchError`."""
